@@ -277,7 +277,7 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		"TZ=../../etc/passwd 0 7 * * *":         "not known",
 		"CRON_TZ= 0 7 * * *":                    "not known",
 		"TZ=UTC":                                "has 0",
-		"TZ=UTC TZ=UTC 0 7 * * *":               "5 or 6 fields",
+		"TZ=UTC TZ=UTC 0 7 * * *":               "twice",
 		"TZ=UTC TZ=UTC 7 * * *":                 "twice",
 		"@sometimes":                            "cron expression",
 		"0 7 * * *\n":                           "printable",
