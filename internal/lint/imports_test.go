@@ -28,12 +28,14 @@ var rules = []rule{
 	{folder: "store/faultstore", may: []string{"store"}, onlyTests: true},
 	{folder: "store/memstore", may: []string{"store", "internal/..."}},
 	{folder: "store/diskstore", may: []string{"store", "internal/...", "github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}},
-	{folder: "store/remotestore", may: []string{"store", "internal/..."}},
+	{folder: "store/remotestore", may: []string{"store", "internal/...", "github.com/go-json-experiment/json"}},
 
-	{folder: "server", may: []string{".", "store", "internal/...", "github.com/danielgtaylor/huma/v2", "github.com/prometheus", "github.com/google/uuid"}},
+	{folder: "server", may: []string{".", "store", "internal/...", "github.com/danielgtaylor/huma/v2", "github.com/prometheus", "github.com/google/uuid", "github.com/go-json-experiment/json"}},
 	{folder: "cmd", may: []string{"..."}},
 
 	{folder: "internal", may: []string{"store", "internal/...", "golang.org/x/sys"}},
+	{folder: "internal/release", may: []string{"store", "github.com/netresearch/go-cron"}},
+	{folder: "internal/wire", may: []string{"store", "internal/timetext", "github.com/go-json-experiment/json"}},
 	{folder: "internal/dispatch", may: []string{"store", "internal/clock"}},
 	{folder: "examples", may: []string{".", "store/...", "duetimetest"}},
 }
