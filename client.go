@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/duetime/duetime/internal/batch"
 	"github.com/duetime/duetime/store"
 )
 
@@ -33,7 +34,7 @@ func NewClient(st store.Store, opts *ClientOptions) *Client {
 	if opts == nil {
 		opts = new(ClientOptions)
 	}
-	c := &Client{store: st, logger: cmp.Or(opts.Logger, slog.Default())}
+	c := &Client{store: batch.Wrap(st), logger: cmp.Or(opts.Logger, slog.Default())}
 	if opts.Hooks != nil {
 		c.hooks = *opts.Hooks
 	}
