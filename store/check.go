@@ -136,11 +136,11 @@ func DueTime(now, due time.Time, delay time.Duration) (time.Time, error) {
 		if due.Before(MinTime) {
 			return time.Time{}, inputError("due_at", due.Format(time.RFC3339Nano), "is before %s, the earliest due time", MinTime.Format(time.RFC3339))
 		}
-		due = CeilMilli(due)
+		// Before it is rounded: a count of milliseconds would wrap round.
 		if due.After(MaxTime) {
 			return time.Time{}, inputError("due_at", due.Format(time.RFC3339Nano), "is after %s, the latest due time", MaxTime.Format(time.RFC3339Nano))
 		}
-		return due, nil
+		return CeilMilli(due), nil
 	}
 	if delay < 0 {
 		return time.Time{}, inputError("delay", delay, "is negative, must be 0 or more")
