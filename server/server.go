@@ -1,0 +1,243 @@
+// Package server is duetime over HTTP: every operation of a store as a call with
+// JSON, for programs in any language.
+//
+//	srv, err := server.New(st, nil)
+//	...
+//	err = srv.Serve(ctx, listener) // until ctx ends
+//	err = st.Close()
+//
+// The calls are described in docs/http-api.md, and by the server itself at
+// /openapi.json and /docs.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/duetime/duetime/internal/batch"
+	"github.com/duetime/duetime/internal/dispatch"
+	"github.com/duetime/duetime/internal/wire"
+	"github.com/duetime/duetime/store"
+)
+
+const (
+	bigBody = 1 << 20 // bodies above it are read a few at a time, to bound the memory
+	atOnce  = 4       // how many
+
+	defaultBatchBody   = 64 << 20
+	defaultStopTimeout = 10 * time.Second
+)
+
+// Options change how a server works. The zero value, or nil, is right for most.
+type Options struct {
+	Logger  *slog.Logger // nil: slog.Default(). Payloads are never logged
+	Version string       // of the program, for /openapi.json
+
+	// MaxBatchBody is the largest body of a call that takes many items, in bytes;
+	// 0: 64 MiB. That of a call that takes one is twice the store's payload limit
+	// and 64 KiB.
+	MaxBatchBody int64
+
+	// StopTimeout is for how long Serve lets requests in flight finish once it
+	// was told to stop; 0: 10 s.
+	StopTimeout time.Duration
+
+	// Now is the clock by which lease ends and ages are counted for metrics; nil:
+	// time.Now. Due times and leases are always by the store's clock.
+	Now func() time.Time
+}
+
+// Server serves a store over HTTP. It is an http.Handler, safe for concurrent
+// use. Close or Serve ends what it runs in the background; the store stays open.
+type Server struct {
+	store    store.Store // batching
+	dispatch *dispatch.Dispatcher
+	log      *slog.Logger
+	opts     Options
+	now      func() time.Time
+
+	mux       mux
+	handler   http.Handler
+	bigBodies chan struct{} // room for as many
+	metrics   *metrics
+	leases    *leaseTable
+	probe     probe
+	openapi   []byte
+	docs      []byte
+
+	stopping   context.Context // ends when waiting claims must be answered
+	stop       context.CancelFunc
+	background sync.WaitGroup
+	closeOnce  sync.Once
+}
+
+// New makes a server of an open store. opts may be nil. It asks the store once a
+// second whether it is there, until Close.
+func New(st store.Store, opts *Options) (*Server, error) {
+	s := &Server{
+		store: batch.Wrap(st), now: time.Now, bigBodies: make(chan struct{}, atOnce),
+		metrics: newMetrics(), leases: newLeaseTable(),
+	}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.opts.MaxBatchBody < 0 || s.opts.StopTimeout < 0 {
+		return nil, fmt.Errorf("server: MaxBatchBody (%d) and StopTimeout (%v) must not be negative", s.opts.MaxBatchBody, s.opts.StopTimeout)
+	}
+	if s.opts.MaxBatchBody == 0 {
+		s.opts.MaxBatchBody = defaultBatchBody
+	}
+	if s.opts.StopTimeout == 0 {
+		s.opts.StopTimeout = defaultStopTimeout
+	}
+	if s.opts.Now != nil {
+		s.now = s.opts.Now
+	}
+	if s.log = s.opts.Logger; s.log == nil {
+		s.log = slog.Default()
+	}
+	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.dispatch = dispatch.New(s.store, &dispatch.Options{Logger: s.log})
+	s.metrics.registry.MustRegister(&depth{s: s})
+
+	routes := s.routes()
+	for _, rt := range routes {
+		s.mux.add(rt)
+	}
+	var err error
+	if s.openapi, err = describe(routes, s.opts.Version); err != nil {
+		return nil, err
+	}
+	if s.docs, err = docsPage(routes); err != nil {
+		return nil, err
+	}
+	s.handler = http.HandlerFunc(s.handle)
+	s.background.Go(func() { s.probe.run(s.stopping, s) })
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// crossOrigin keeps pages of other sites, open in a browser on this machine, from
+// using the server on the user's behalf.
+var crossOrigin = http.NewCrossOriginProtection()
+
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+	sw := &statusWriter{ResponseWriter: w}
+	rt, p, err := s.mux.route(r)
+	name := "none"
+	if rt != nil {
+		name = rt.name
+	}
+	defer func() {
+		if x := recover(); x != nil && x != http.ErrAbortHandler {
+			s.log.Error("a call panicked", "call", name, "panic", x, "stack", string(debug.Stack()))
+			if sw.status == 0 {
+				s.fail(sw, r, name, &failure{status: http.StatusInternalServerError,
+					err: &wire.Error{Code: wire.CodeInternal, Problem: "the server has a bug; its log says more"}})
+			}
+		}
+		if sw.status != 0 {
+			s.metrics.requests.WithLabelValues(name, strconv.Itoa(sw.status)).Inc()
+		}
+	}()
+	if err == nil {
+		if cerr := crossOrigin.Check(r); cerr != nil {
+			err = &failure{status: http.StatusForbidden, err: wireError(wire.CodeInput, "Origin", r.Header.Get("Origin"), "requests of other sites' pages are refused")}
+		} else {
+			err = s.serve(sw, r, rt, p)
+		}
+	}
+	if err != nil {
+		s.fail(sw, r, name, err)
+	}
+}
+
+// statusWriter remembers the status for the metrics.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Serve answers requests on a listener, HTTP/1.1 and HTTP/2 without TLS, until
+// ctx ends. Then it answers waiting claims at once with no tasks, takes no new
+// requests, lets those in flight finish, and returns nil; after StopTimeout it
+// closes what is left and returns an error. It closes the listener and the
+// Server. Call it once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	defer s.Close()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	hs := &http.Server{
+		Handler:           s,
+		Protocols:         protocols,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      MaxWait + writeTimeout,
+		IdleTimeout:       3 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- hs.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("server: %w", err)
+	case <-ctx.Done():
+	}
+	s.stop()
+	deadline, cancel := context.WithTimeout(context.Background(), s.opts.StopTimeout)
+	defer cancel()
+	if err := hs.Shutdown(deadline); err != nil {
+		return errors.Join(fmt.Errorf("server: requests were still running %v after the stop", s.opts.StopTimeout), hs.Close())
+	}
+	return nil
+}
+
+// Close answers waiting claims with no tasks and ends what runs in the
+// background. It does not close the store. Closing twice is allowed.
+func (s *Server) Close() {
+	s.closeOnce.Do(func() {
+		s.stop()
+		s.dispatch.Close()
+		s.background.Wait()
+	})
+}
+
+// dispatchState says whether waiting claims are served.
+func (s *Server) dispatchState() component {
+	h := s.dispatch.Health()
+	c := component{Ready: true, LastSuccess: h.LastSuccess.UTC().Format(time.RFC3339)}
+	if time.Since(h.LastSuccess) >= unreadyAfter {
+		c.Ready, c.Problem = false, "no claim has succeeded for "+unreadyAfter.String()
+		if h.LastError != nil {
+			c.Problem += ": " + asFailure(h.LastError).err.Problem
+		}
+	}
+	return c
+}
