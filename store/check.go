@@ -127,7 +127,8 @@ func checkHeaders(headers map[string]string) error {
 
 // DueTime is when something is due that was asked for at due (zero: not given)
 // or after delay, by a clock that shows now: in UTC, rounded up to the
-// millisecond, between MinTime and MaxTime. The error is an *InputError.
+// millisecond, between MinTime and MaxTime. With neither it is due now, rounded
+// down, so that it can be handed out at once. The error is an *InputError.
 func DueTime(now, due time.Time, delay time.Duration) (time.Time, error) {
 	if !due.IsZero() {
 		if delay != 0 {
@@ -144,6 +145,10 @@ func DueTime(now, due time.Time, delay time.Duration) (time.Time, error) {
 	}
 	if delay < 0 {
 		return time.Time{}, inputError("delay", delay, "is negative, must be 0 or more")
+	}
+	if delay == 0 {
+		// Rounded up, what is due now could not be claimed for a moment.
+		return now.Truncate(time.Millisecond).UTC(), nil
 	}
 	due = CeilMilli(now.Add(delay))
 	if due.After(MaxTime) {

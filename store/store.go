@@ -28,7 +28,8 @@
 //
 // The store's clock is the only clock. Due times, lease deadlines and creation
 // times have millisecond precision; what is finer is rounded up, so that no
-// task is early by the rounding. A time.Time that a store returns is in UTC.
+// task is early by the rounding, but for a due time of now, which is rounded down,
+// so that the task can be handed out at once. A time.Time that a store returns is in UTC.
 //
 // # Concurrency
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/duetime/duetime/internal/release"
 	"github.com/duetime/duetime/store"
@@ -125,7 +126,7 @@ func (s *Store) Redrive(ctx context.Context, r store.RedriveRequest) (int, error
 			continue
 		}
 		q.remove(t)
-		t.State, t.Failures, t.Lost, t.Due = store.StateScheduled, 0, 0, store.CeilMilli(now)
+		t.State, t.Failures, t.Lost, t.Due = store.StateScheduled, 0, 0, now.Truncate(time.Millisecond)
 		q.add(t)
 		count++
 	}

@@ -20,7 +20,7 @@ var deadCases = []testCase{
 			e.Errorf("redrive moved %d, want 1", n)
 		}
 		got := e.task("1")
-		e.between("due", got.Due, at, e.now(), 0)
+		e.dueNow("due", got.Due, at, e.now())
 		before.State, before.Failures, before.Lost, before.Due = got.State, 0, 0, got.Due
 		e.same("redriven", got, before)
 		if got.LastError != "failure 2" {

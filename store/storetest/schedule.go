@@ -29,15 +29,18 @@ var scheduleCases = []testCase{
 		for i, d := range []time.Duration{0, time.Millisecond, 1500 * time.Millisecond, time.Hour, 365 * 24 * time.Hour} {
 			before := e.now()
 			r := e.create(store.NewTask{ID: fmt.Sprint(i), Delay: d})[0]
+			if d == 0 {
+				e.dueNow("due after nothing", r.Due, before, e.now())
+				continue
+			}
 			e.between(fmt.Sprintf("due after %v", d), r.Due, before, e.now(), d)
 		}
 	}},
 	{"without due time and delay it is due now", 0, func(e *env) {
 		before := e.now()
 		r := e.create(store.NewTask{ID: "1"})[0]
-		e.between("due", r.Due, before, e.now(), 0)
-		e.advance(time.Millisecond)
-		e.lease("1")
+		e.dueNow("due", r.Due, before, e.now())
+		e.lease("1") // at once
 	}},
 	{"a due time in the past means now and stays as it was", 0, func(e *env) {
 		for _, due := range []time.Time{e.past(), time.Date(1999, 12, 31, 23, 59, 59, 999e6, time.UTC), store.MinTime} {
@@ -219,6 +222,15 @@ var scheduleCases = []testCase{
 		t := e.task("1")
 		good("get at last", t.Payload, t.Headers)
 	}},
+}
+
+// dueNow says that got is a moment from before to after, rounded down to the
+// millisecond.
+func (e *env) dueNow(what string, got, before, after time.Time) {
+	e.Helper()
+	if low := before.Truncate(time.Millisecond); got.Before(low) || got.After(after) {
+		e.Errorf("%s: %v, want %v to %v", what, got, low, after)
+	}
 }
 
 // between says that got is d after some moment from before to after, rounded up
