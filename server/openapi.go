@@ -1,13 +1,12 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
-
-	"encoding/json"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
@@ -76,6 +75,9 @@ func describe(routes []*route, version string) ([]byte, error) {
 			r := &huma.Response{Description: http.StatusText(code)}
 			if rt.answer != nil {
 				r.Content = map[string]*huma.MediaType{"application/json": {Schema: schema(rt.answer)}}
+			}
+			if rt.stream {
+				r.Content = map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}
 			}
 			op.Responses[strconv.Itoa(code)] = r
 		}

@@ -18,6 +18,7 @@ type route struct {
 	request      any // of the body's type; nil: none
 	alsoTakes    []string
 	emptyBody    bool  // the body may be left out
+	stream       bool  // the answer is a stream of events
 	batch        bool  // takes many items, so that its body may be larger
 	status       []int // of good answers; nil: 200
 	answer       any   // of the answer's type
@@ -107,6 +108,11 @@ func (s *Server) routes() []*route {
 		method: "POST", path: "/v1/queues/{queue}/claim", name: "claim", tag: tagWork, summary: "Take due tasks to work on",
 		about: "Oldest due first. With wait, the answer comes the moment a task is due. A client that goes away while it waits gets nothing: what was claimed for it is released. now and next are there without wait.",
 		query: []queryParam{payloadParam}, request: wire.ClaimBody{}, emptyBody: true, answer: wire.ClaimResult{}, fails: []int{media}, handle: claim,
+	})
+	list = append(list, &route{
+		method: "GET", path: "/v1/queues/{queue}/wake", name: "wake", tag: tagWork, summary: "Be told when to claim",
+		about:  "A stream of server-sent events: one when the stream begins, and one whenever something may have become due earlier than an answer's next said. An event may be lost or false. Most programs do not need it: a claim with wait is simpler.",
+		stream: true, handle: wake,
 	})
 	for _, one := range []struct {
 		name, summary, about string

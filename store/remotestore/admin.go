@@ -100,12 +100,6 @@ func (s *Store) Purge(ctx context.Context, queue string, state store.State) (int
 	return answer.Purged, err
 }
 
-// Wake implements store.Store with a channel that never ticks, which the
-// contract allows: whoever waits for tasks uses ClaimWait.
-func (s *Store) Wake(string) (ticks <-chan struct{}, stop func()) {
-	return make(chan struct{}), func() {}
-}
-
 // Ping says whether the server is there and ready.
 func (s *Store) Ping(ctx context.Context) error {
 	var answer struct {

@@ -9,8 +9,8 @@
 // scheduling, which then says Exists rather than Created. All else returns the
 // error: what became of it is unknown, as for any store.
 //
-// The server has no way to tick, so Wake never does. It has a better one: see
-// ClaimWait.
+// Whoever waits for tasks does best with ClaimWait, which leaves the waiting to
+// the server. Wake works too, by one stream of events for each queue.
 package remotestore
 
 import (
@@ -65,8 +65,9 @@ type Store struct {
 
 	mu     sync.Mutex
 	closed bool
-	calls  sync.WaitGroup  // added to under mu
-	ctx    context.Context // ends on Close, for claims that wait
+	wakers map[string]*waker
+	calls  sync.WaitGroup  // and streams; added to under mu
+	ctx    context.Context // ends on Close, for claims that wait and streams
 	cancel context.CancelFunc
 }
 
@@ -81,7 +82,7 @@ func Open(ctx context.Context, serverURL string, opts *Options) (*Store, error) 
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, store.NewInputError("store", serverURL, "must be the URL of a server, such as http://127.0.0.1:7333")
 	}
-	s := &Store{base: strings.TrimSuffix(u.String(), "/"), retryFor: defaultRetry}
+	s := &Store{base: strings.TrimSuffix(u.String(), "/"), retryFor: defaultRetry, wakers: map[string]*waker{}}
 	if opts != nil {
 		s.client = opts.Client
 		if opts.RetryFor != 0 {
