@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/duetime/duetime/internal/batch"
+	"github.com/duetime/duetime/internal/clock"
+	"github.com/duetime/duetime/internal/dispatch"
 	"github.com/duetime/duetime/store"
 )
 
@@ -23,9 +25,11 @@ type ClientOptions struct {
 // use by any number of goroutines at once; calls that are made at the same time
 // go to the store together, which is what makes them cheap.
 type Client struct {
-	store  store.Store
-	logger *slog.Logger
-	hooks  Hooks
+	store      store.Store
+	clock      clock.Clock
+	dispatcher *dispatch.Dispatcher // of all its workers
+	logger     *slog.Logger
+	hooks      Hooks
 }
 
 // NewClient makes a client of an open store, such as one of package diskstore.
@@ -34,7 +38,8 @@ func NewClient(st store.Store, opts *ClientOptions) *Client {
 	if opts == nil {
 		opts = new(ClientOptions)
 	}
-	c := &Client{store: batch.Wrap(st), logger: cmp.Or(opts.Logger, slog.Default())}
+	c := &Client{store: batch.Wrap(st), clock: clock.New(), logger: cmp.Or(opts.Logger, slog.Default())}
+	c.dispatcher = dispatch.New(c.store, &dispatch.Options{Clock: c.clock, Logger: c.logger})
 	if opts.Hooks != nil {
 		c.hooks = *opts.Hooks
 	}
@@ -44,6 +49,7 @@ func NewClient(st store.Store, opts *ClientOptions) *Client {
 // Close stops what the client runs, and closes its store. Stop the client's
 // workers first. Calls after it return ErrClosed; closing twice is allowed.
 func (c *Client) Close() error {
+	c.dispatcher.Close()
 	return c.store.Close()
 }
 

@@ -5,7 +5,7 @@ import "time"
 // Hooks are told what happens, for metrics and traces. Each may be nil, which
 // costs nothing. They are called from many goroutines at once, on the way of the
 // tasks: they must be quick and must not block, or everything behind them waits.
-// The tasks they get belong to the handlers: read them, keep nothing of them.
+// The tasks they get are for reading.
 type Hooks struct {
 	// Scheduled: a Schedule of this client came back from the store. It is not
 	// called where the outcome is unknown.

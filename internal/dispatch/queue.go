@@ -83,18 +83,31 @@ func (q *queue) run() {
 	defer stop()
 	alarm := q.d.clock.NewAlarm()
 	defer alarm.Stop()
+	var armed time.Time // what the alarm is set to; zero: it is not
 	for {
 		until, ok := q.step()
 		if !ok {
 			return
 		}
-		alarm.Set(until)
+		now := q.now()
+		if !until.After(now) {
+			// There is more to claim. Ticks that come meanwhile say nothing new, and
+			// are still there when it is over.
+			continue
+		}
+		// To set an alarm costs a system call, so one that rings earlier, in vain, is
+		// left: a busy loop comes by here for every claim.
+		if armed.IsZero() || until.Before(armed) || !armed.After(now) {
+			alarm.Set(until)
+			armed = until
+		}
 		select {
 		case <-ticks:
 			q.fallback = q.d.fallback
 			now := q.now()
 			q.plan(now, min(max(0, q.notBefore.Sub(now)), backoffMax), asked)
 		case <-alarm.C():
+			armed = time.Time{}
 		case <-q.kicked:
 		}
 	}
