@@ -124,7 +124,9 @@ func (p *player) start() {
 // when checks a time that the store computed as d from now.
 func (p *player) when(what string, got time.Time, due time.Time, d time.Duration) {
 	p.Helper()
-	if due.IsZero() {
+	if due.IsZero() && d == 0 {
+		p.dueNow(what, got, p.before, p.now())
+	} else if due.IsZero() {
 		p.between(what, got, p.before, p.now(), d)
 	} else if !got.Equal(store.CeilMilli(due)) {
 		p.Errorf("%s: %v, want %v", what, got, due)
@@ -189,7 +191,7 @@ func (p *player) schedule() {
 			continue
 		}
 		p.when("due", r.Due, n.Due, n.Delay)
-		p.when("created", r.At, time.Time{}, 0)
+		p.between("created", r.At, p.before, p.now(), 0)
 		p.m.tick(p.before)
 	}
 }
