@@ -8,17 +8,8 @@ import (
 	"github.com/duetime/duetime/store/storetest"
 )
 
-func TestMemstore(t *testing.T) { storetest.Run(t, memory()) }
-
-// memory is memstore on a clock that stands still until it is moved.
-func memory() storetest.Harness {
-	return storetest.Harness{Open: func(testing.TB) *storetest.Instance {
-		clock := storetest.NewClock()
-		return &storetest.Instance{
-			Store:   memstore.New(&memstore.Options{Now: clock.Now}),
-			Advance: clock.Advance,
-		}
-	}}
+func TestMemstore(t *testing.T) {
+	storetest.Run(t, harness(func(s store.Store) store.Store { return s }))
 }
 
 // On the real clock, as stores have to be tested whose clock can not be moved.
@@ -28,4 +19,22 @@ func TestMemstoreOnTheRealClock(t *testing.T) {
 	}})
 }
 
-var _ store.Store = (*memstore.Store)(nil)
+// harness is memstore on a clock that stands still until it is moved, with
+// something around it. A crash does nothing to it, so that the suite's crash
+// cases are played here too.
+func harness(around func(store.Store) store.Store) storetest.Harness {
+	return storetest.Harness{Open: func(testing.TB) *storetest.Instance {
+		clock := storetest.NewClock()
+		st := around(memstore.New(&memstore.Options{Now: clock.Now}))
+		return &storetest.Instance{
+			Store:   st,
+			Advance: clock.Advance,
+			Reopen: func(testing.TB) store.Store {
+				if c, ok := st.(interface{ crash() }); ok {
+					c.crash()
+				}
+				return st
+			},
+		}
+	}}
+}

@@ -74,7 +74,7 @@ func playModel(e *env, names, steps int, queues ...string) {
 		{30, p.claimSome},
 		{30, p.settleSome},
 		{4, p.getSome},
-		{3, p.changeSettings},
+		{6, p.changeSettings},
 		{2, p.redriveSome},
 		{1, p.purgeSome},
 		{25, p.passTime},
@@ -438,9 +438,13 @@ func (p *player) changeSettings() {
 	queue := p.queue()
 	p.note("change settings of %s", queue)
 	p.putSettings(queue, func(s *store.Settings) {
+		if s.Paused && p.IntN(2) == 0 { // or most claims would get nothing
+			s.Paused = false
+			return
+		}
 		switch p.IntN(4) {
 		case 0:
-			s.Paused = !s.Paused && p.IntN(2) == 0
+			s.Paused = !s.Paused
 		case 1:
 			s.MaxAttempts = 1 + p.IntN(4)
 		case 2:
