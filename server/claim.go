@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/duetime/duetime/internal/timetext"
@@ -13,6 +15,8 @@ import (
 
 // MaxWait is how long a claim may wait.
 const MaxWait = time.Minute
+
+const maxWaitID = 64
 
 func claim(c *call) error {
 	how, err := c.payloads(wire.PayloadAsJSON)
@@ -40,6 +44,9 @@ func claim(c *call) error {
 	if wait < 0 || wait > MaxWait {
 		return store.NewInputError("wait", wait, "must be 0s to %v", MaxWait)
 	}
+	if len(body.WaitID) > maxWaitID {
+		return store.NewInputError("wait_id", body.WaitID, "is %d bytes long, the limit is %d", len(body.WaitID), maxWaitID)
+	}
 	if err := request.Check(); err != nil {
 		return err
 	}
@@ -52,7 +59,7 @@ func claim(c *call) error {
 		if result = results[0]; result.Err != nil {
 			return result.Err
 		}
-	} else if result.Tasks, err = c.takeWithin(request, wait); err != nil {
+	} else if result.Tasks, err = c.takeWithin(request, wait, body.WaitID); err != nil {
 		return err
 	}
 	return c.handOut(result.Tasks, wire.FromClaimResult(&result, how))
@@ -60,7 +67,7 @@ func claim(c *call) error {
 
 // takeWithin waits for tasks. No tasks and no error: the wait is over, or the
 // server stops.
-func (c *call) takeWithin(request store.ClaimRequest, wait time.Duration) ([]store.Lease, error) {
+func (c *call) takeWithin(request store.ClaimRequest, wait time.Duration, waitID string) ([]store.Lease, error) {
 	// The body is read; what counts now is that the connection is watched for the
 	// client's going, which a read deadline would end.
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
@@ -68,6 +75,9 @@ func (c *call) takeWithin(request store.ClaimRequest, wait time.Duration) ([]sto
 	ctx, cancel := context.WithTimeout(c.r.Context(), wait)
 	defer cancel()
 	defer context.AfterFunc(c.s.stopping, cancel)()
+	if waitID != "" {
+		defer c.s.waits.add(waitID, cancel)()
+	}
 
 	c.s.metrics.waiting.Inc()
 	leases, err := c.s.dispatch.Take(ctx, request)
@@ -128,4 +138,56 @@ func (s *Server) release(leases []store.Lease) {
 	}
 	s.settled(settlements, results)
 	s.metrics.gone.Add(float64(len(settlements)))
+}
+
+// waits are the claims that wait and have a name.
+type waits struct {
+	mu    sync.Mutex
+	named map[string][]*context.CancelFunc
+}
+
+func (w *waits) add(name string, cancel context.CancelFunc) (remove func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.named == nil {
+		w.named = map[string][]*context.CancelFunc{}
+	}
+	mine := &cancel
+	w.named[name] = append(w.named[name], mine)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		left := slices.DeleteFunc(w.named[name], func(c *context.CancelFunc) bool { return c == mine })
+		if len(left) == 0 {
+			delete(w.named, name)
+		} else {
+			w.named[name] = left
+		}
+	}
+}
+
+func (w *waits) end(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, cancel := range w.named[name] {
+		(*cancel)()
+	}
+	return len(w.named[name])
+}
+
+// endClaims ends waits. Closing the connection does so too, but a client that
+// closes it may never hear of tasks that were on their way to it.
+func endClaims(c *call) error {
+	var body wire.EndClaims
+	if err := c.decode(&body); err != nil {
+		return err
+	}
+	if err := checkBatch("wait_ids", len(body.WaitIDs)); err != nil {
+		return err
+	}
+	ended := 0
+	for _, id := range body.WaitIDs {
+		ended += c.s.waits.end(id)
+	}
+	return c.answer(http.StatusOK, wire.Ended{Ended: ended})
 }

@@ -110,6 +110,10 @@ func (s *Server) routes() []*route {
 		query: []queryParam{payloadParam}, request: wire.ClaimBody{}, emptyBody: true, answer: wire.ClaimResult{}, fails: []int{media}, handle: claim,
 	})
 	list = append(list, &route{
+		method: "POST", path: "/v1/claims/end", name: "endClaims", tag: tagWork, summary: "End waiting claims",
+		about:   "They are answered at once, with no tasks, or with those that were being handed out. For a worker that stops: if it just closed the connection, tasks on their way to it would wait for their leases to run out.",
+		request: wire.EndClaims{}, batch: true, answer: wire.Ended{}, fails: []int{tooLarge, media}, handle: endClaims,
+	}, &route{
 		method: "GET", path: "/v1/queues/{queue}/wake", name: "wake", tag: tagWork, summary: "Be told when to claim",
 		about:  "A stream of server-sent events: one when the stream begins, and one whenever something may have become due earlier than an answer's next said. An event may be lost or false. Most programs do not need it: a claim with wait is simpler.",
 		stream: true, handle: wake,

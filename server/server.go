@@ -69,6 +69,7 @@ type Server struct {
 	bigBodies chan struct{} // room for as many
 	metrics   *metrics
 	leases    *leaseTable
+	waits     waits
 	probe     probe
 	openapi   []byte
 	docs      []byte

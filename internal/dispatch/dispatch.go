@@ -38,6 +38,8 @@ type Dispatcher struct {
 	ctx    context.Context // of calls of the store
 	cancel context.CancelFunc
 
+	atStore atStore // where the store waits itself
+
 	mu     sync.Mutex
 	queues map[string]*queue
 	closed bool
@@ -75,6 +77,7 @@ func New(st store.Store, opts *Options) *Dispatcher {
 		d.linger = 0 // a bubble can not end while a loop is there
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.atStore = newAtStore(st)
 	return d
 }
 
@@ -112,6 +115,9 @@ func (d *Dispatcher) Take(ctx context.Context, req store.ClaimRequest) ([]store.
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if d.atStore.claimer != nil {
+		return d.takeAtStore(ctx, req)
 	}
 	w := &waiter{req: req, answer: make(chan answer, 1)}
 	d.mu.Lock()
@@ -209,6 +215,7 @@ func (d *Dispatcher) Health() Health {
 			h.LastError = q.lastError
 		}
 	}
+	d.healthAtStore(&h)
 	return h
 }
 
@@ -222,6 +229,7 @@ func (d *Dispatcher) Close() {
 		q.kick()
 	}
 	d.mu.Unlock()
+	d.atStore.cancel()
 	timer := time.AfterFunc(closeTimeout, d.cancel)
 	d.work.Wait()
 	timer.Stop()

@@ -33,6 +33,13 @@ type (
 		Lease  *Duration `json:"lease,omitzero" doc:"How long you may take before the task is given to another: 1ms to 24h; the queue's setting where it is not given. 0s: at most once, the task is gone as it is handed out." example:"30s"`
 		Wait   *Duration `json:"wait,omitzero" doc:"How long to wait for a task to become due where none is: up to 60s." example:"20s"`
 		Worker string    `json:"worker,omitzero" doc:"A name for people to see."`
+		WaitID string    `json:"wait_id,omitzero" doc:"Names this claim while it waits, so that /v1/claims/end can end it: something that no other claim has, up to 64 bytes."`
+	}
+	EndClaims struct {
+		WaitIDs []string `json:"wait_ids" maxItems:"10000"`
+	}
+	Ended struct {
+		Ended int `json:"ended" doc:"How many of them were waiting."`
 	}
 	ReceiptsBody struct {
 		Receipts []string `json:"receipts" maxItems:"10000"`

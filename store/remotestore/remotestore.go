@@ -37,7 +37,6 @@ const (
 	sliceBytes = 24 << 20
 
 	maxAnswer     = 128 << 20
-	maxWait       = time.Minute // the server's limit
 	callTimeout   = time.Minute
 	defaultRetry  = 10 * time.Second
 	firstPause    = 20 * time.Millisecond
@@ -203,7 +202,11 @@ type transportError struct {
 func (e *transportError) Error() string { return "server: " + e.err.Error() }
 func (e *transportError) Unwrap() error { return e.err }
 
-func (s *Store) send(ctx context.Context, method, path string, body []byte, header http.Header, answer any) error {
+// send sends a request once. A server that does not answer for callTimeout is as
+// good as gone: its machine may have lost power without a word.
+func (s *Store) send(parent context.Context, method, path string, body []byte, header http.Header, answer any) error {
+	ctx, cancel := context.WithTimeout(parent, callTimeout)
+	defer cancel()
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)
@@ -220,8 +223,8 @@ func (s *Store) send(ctx context.Context, method, path string, body []byte, head
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if parent.Err() != nil {
+			return parent.Err()
 		}
 		var op *net.OpError
 		return &transportError{err: err, notSent: errors.As(err, &op) && op.Op == "dial"}
@@ -229,8 +232,8 @@ func (s *Store) send(ctx context.Context, method, path string, body []byte, head
 	defer resp.Body.Close()
 	data, err := readAll(resp)
 	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if parent.Err() != nil {
+			return parent.Err()
 		}
 		return &transportError{err: err}
 	}

@@ -204,37 +204,6 @@ func (s *Store) Claim(ctx context.Context, requests []store.ClaimRequest) ([]sto
 	return results, nil
 }
 
-// ClaimWait implements store.WaitingClaimer by a claim that waits at the server.
-// The server waits for a minute at most.
-func (s *Store) ClaimWait(ctx context.Context, request store.ClaimRequest, wait time.Duration) (store.ClaimResult, error) {
-	var result store.ClaimResult
-	if err := request.Check(); err != nil {
-		return store.ClaimResult{Err: err}, nil
-	}
-	if err := ctx.Err(); err != nil {
-		return result, err
-	}
-	lease := wire.Duration(request.Lease.String())
-	body := wire.ClaimBody{Max: &request.Max, Worker: store.CleanWorker(request.Worker)}
-	if request.Lease != 0 || request.AtMostOnce {
-		body.Lease = &lease
-	}
-	text := wire.Duration(min(max(wait, 0), maxWait).String())
-	body.Wait = &text
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	var answer wire.ClaimResult
-	if err := s.post(ctx, "/v1/queues/"+url.PathEscape(request.Queue)+"/claim"+asBase64, once, body, &answer); err != nil {
-		if s.ctx.Err() != nil {
-			err = store.ErrClosed
-		}
-		return result, err
-	}
-	return answer.Store()
-}
-
 // List implements store.Store.
 func (s *Store) List(ctx context.Context, request store.ListRequest) (store.ListPage, error) {
 	if err := request.Check(); err != nil {
