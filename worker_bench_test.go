@@ -3,7 +3,6 @@ package duetime_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,10 +10,6 @@ import (
 	"github.com/duetime/duetime"
 	"github.com/duetime/duetime/store/memstore"
 )
-
-func quiet() *duetime.ClientOptions {
-	return &duetime.ClientOptions{Logger: slog.New(slog.DiscardHandler)}
-}
 
 // BenchmarkWorker says how many tasks a second a worker does whose handler does
 // nothing.
