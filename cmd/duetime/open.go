@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/diskstore"
+	"github.com/duetime/duetime/store/memstore"
+	"github.com/duetime/duetime/store/remotestore"
+)
+
+const (
+	defaultServer = "http://127.0.0.1:7333"
+	storeForms    = "embedded:PATH, memory:, http://HOST:PORT, https://HOST:PORT"
+)
+
+// planned are the schemes that are spoken of but not there yet.
+var planned = []string{"redis", "rediss", "redis+cluster", "redis+sentinel", "mysql", "tiered", "amqp", "amqps"}
+
+// openStore opens the store that a URL names. It is the only place that knows
+// them all. patient is for programs that go on for long: they outlast a restart
+// of the server, where a command that a person typed says at once that there is
+// none.
+func openStore(ctx context.Context, rawURL string, patient bool) (store.Store, error) {
+	refuse := func(problem string, args ...any) (store.Store, error) {
+		return nil, store.NewInputError("store", withoutPassword(rawURL), problem, args...)
+	}
+	scheme, rest, ok := strings.Cut(rawURL, ":")
+	if !ok {
+		return refuse("has no scheme: write %s", storeForms)
+	}
+	switch scheme {
+	case "memory":
+		if rest != "" {
+			return refuse("memory: takes nothing after the colon")
+		}
+		return memstore.New(nil), nil
+	case "embedded":
+		return openEmbedded(rawURL, rest)
+	case "http", "https":
+		opts := &remotestore.Options{RetryFor: -1}
+		if patient {
+			opts = nil
+		}
+		return remotestore.Open(ctx, rawURL, opts)
+	}
+	for _, p := range planned {
+		if scheme == p {
+			return refuse("the scheme %q is planned but not in this version, which knows %s", scheme, storeForms)
+		}
+	}
+	return refuse("unknown scheme %q; known are %s", scheme, storeForms)
+}
+
+// openEmbedded opens what stands after embedded: a path, and perhaps
+// ?durability=interval. embedded:/var/lib/x and embedded:///var/lib/x are the same
+// directory.
+func openEmbedded(rawURL, rest string) (store.Store, error) {
+	path, query, _ := strings.Cut(rest, "?")
+	dir := strings.TrimPrefix(path, "//")
+	if dir == "" {
+		return nil, store.NewInputError("store", rawURL, "names no directory: write embedded:PATH")
+	}
+	opts := &diskstore.Options{}
+	switch query {
+	case "", "durability=always":
+	case "durability=interval":
+		opts.Durability = diskstore.Interval
+	default:
+		return nil, store.NewInputError("store", rawURL, "has %q after the path; all that may be there is durability=always or durability=interval", "?"+query)
+	}
+	return diskstore.Open(dir, opts)
+}
+
+// withoutPassword keeps passwords out of messages, those in URLs that can not be
+// parsed too.
+func withoutPassword(rawURL string) string {
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	at := strings.LastIndexByte(rest, '@')
+	if !ok || at < 0 {
+		return rawURL
+	}
+	user, _, ok := strings.Cut(rest[:at], ":")
+	if !ok {
+		return rawURL
+	}
+	return scheme + "://" + user + ":xxxxx" + rest[at:]
+}
+
+// dataDir is where serve keeps its tasks if nobody says otherwise.
+func dataDir() (string, error) {
+	// The specification of XDG_DATA_HOME says that a relative path is to be
+	// ignored.
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "duetime"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no place for the embedded store: %w; name one with --store embedded:PATH", err)
+	}
+	return filepath.Join(home, ".local", "share", "duetime"), nil
+}
+
+// explain adds what to do where the cause is a common one.
+func explain(err error, storeURL string) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("there is no server at %s: start one with duetime serve, or name another store with --store (%w)", withoutPassword(storeURL), err)
+	}
+	return err
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/duetime/duetime"
+	"github.com/duetime/duetime/store"
+)
+
+// queueJSON is a queue as the HTTP API shows it.
+type queueJSON struct {
+	Queue  string `json:"queue"`
+	Counts struct {
+		Scheduled int64 `json:"scheduled"`
+		Ready     int64 `json:"ready"`
+		Leased    int64 `json:"leased"`
+		Dead      int64 `json:"dead"`
+	} `json:"counts"`
+	OldestDue string       `json:"oldest_due,omitempty"`
+	NextDue   string       `json:"next_due,omitempty"`
+	Settings  settingsJSON `json:"settings"`
+}
+
+func queueToJSON(queue string, stats duetime.Stats, settings duetime.Settings) queueJSON {
+	j := queueJSON{Queue: queue, OldestDue: utc(stats.OldestDue), NextDue: utc(stats.NextDue), Settings: settingsToJSON(settings)}
+	j.Counts.Scheduled, j.Counts.Ready, j.Counts.Leased, j.Counts.Dead = stats.Scheduled, stats.Ready, stats.Leased, stats.Dead
+	return j
+}
+
+func statsOf(ctx context.Context, client *duetime.Client, queue string) (duetime.Stats, duetime.Settings, error) {
+	stats, err := client.Stats(ctx, queue)
+	if err != nil {
+		return duetime.Stats{}, duetime.Settings{}, err
+	}
+	settings, err := client.Settings(ctx, queue)
+	return stats, settings, err
+}
+
+func (a *app) queuesCommand() *cli.Command {
+	return &cli.Command{
+		Name:     "queues",
+		Category: categoryQueues,
+		Usage:    "list all queues and how many tasks they have",
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if _, err := arguments(c); err != nil {
+				return err
+			}
+			return a.withClient(ctx, c, func(client *duetime.Client) error {
+				names, err := client.Queues(ctx)
+				if err != nil {
+					return err
+				}
+				if len(names) == 0 && !c.Bool("json") {
+					fmt.Fprintln(a.stderr, "no queues")
+					return nil
+				}
+				rows := [][]string{{"QUEUE", "READY", "SCHEDULED", "LEASED", "DEAD", "OLDEST DUE", "NEXT DUE", "PAUSED"}}
+				for _, name := range names {
+					stats, settings, err := statsOf(ctx, client, name)
+					if err != nil {
+						return err
+					}
+					if c.Bool("json") {
+						if err := printJSON(a.stdout, queueToJSON(name, stats, settings)); err != nil {
+							return err
+						}
+						continue
+					}
+					paused := "-"
+					if settings.Paused {
+						paused = "paused"
+					}
+					now := time.Now()
+					rows = append(rows, []string{
+						name, number(stats.Ready), number(stats.Scheduled), number(stats.Leased), number(stats.Dead),
+						relative(stats.OldestDue, now), relative(stats.NextDue, now), paused,
+					})
+				}
+				if c.Bool("json") {
+					return nil
+				}
+				return table(a.stdout, rows)
+			})
+		},
+	}
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+func (a *app) statsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "stats",
+		Category:  categoryQueues,
+		Usage:     "show a queue: how many tasks in which state, the oldest, the next, its settings",
+		ArgsUsage: "QUEUE",
+		Action: func(ctx context.Context, c *cli.Command) error {
+			args, err := arguments(c, "QUEUE")
+			if err != nil {
+				return err
+			}
+			return a.withClient(ctx, c, func(client *duetime.Client) error {
+				stats, settings, err := statsOf(ctx, client, args[0])
+				if err != nil {
+					return err
+				}
+				if c.Bool("json") {
+					return printJSON(a.stdout, queueToJSON(args[0], stats, settings))
+				}
+				now := time.Now()
+				at := func(t time.Time) string {
+					if t.IsZero() {
+						return "-"
+					}
+					return fmt.Sprintf("%s (%s)", relative(t, now), local(t))
+				}
+				return table(a.stdout, append([][]string{
+					{"queue", args[0]},
+					{"ready", number(stats.Ready)},
+					{"scheduled", number(stats.Scheduled)},
+					{"leased", number(stats.Leased)},
+					{"dead", number(stats.Dead)},
+					{"oldest due", at(stats.OldestDue)},
+					{"next due", at(stats.NextDue)},
+				}, settingsRows(settings)...))
+			})
+		},
+	}
+}
+
+func (a *app) pauseCommand() *cli.Command {
+	return a.pauseOrResume("pause", "paused", "hand out no more of a queue's tasks, until resume; running ones go on", true)
+}
+
+func (a *app) resumeCommand() *cli.Command {
+	return a.pauseOrResume("resume", "resumed", "end a pause", false)
+}
+
+func (a *app) pauseOrResume(name, done, usage string, paused bool) *cli.Command {
+	return &cli.Command{
+		Name:      name,
+		Category:  categoryQueues,
+		Usage:     usage,
+		ArgsUsage: "QUEUE",
+		Action: func(ctx context.Context, c *cli.Command) error {
+			args, err := arguments(c, "QUEUE")
+			if err != nil {
+				return err
+			}
+			return a.withClient(ctx, c, func(client *duetime.Client) error {
+				do := client.Resume
+				if paused {
+					do = client.Pause
+				}
+				if err := do(ctx, args[0]); err != nil {
+					return err
+				}
+				if c.Bool("json") {
+					return printJSON(a.stdout, map[string]any{"queue": args[0], "paused": paused})
+				}
+				_, err := fmt.Fprintln(a.stdout, done, args[0])
+				return err
+			})
+		},
+	}
+}
+
+func (a *app) redriveCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "redrive",
+		Category:  categoryQueues,
+		Usage:     "bring dead tasks back: due now, with all their attempts",
+		ArgsUsage: "QUEUE (ID... | --all)",
+		Flags:     []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "all dead tasks of the queue"}},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			args, err := arguments(c, "QUEUE", "ID...?")
+			if err != nil {
+				return err
+			}
+			if c.Bool("all") == (len(args) > 1) {
+				return usagef("give either ids or --all; see %s --help", c.FullName())
+			}
+			return a.withClient(ctx, c, func(client *duetime.Client) error {
+				var n int
+				var err error
+				if c.Bool("all") {
+					n, err = client.RedriveAll(ctx, args[0])
+				} else {
+					n, err = client.Redrive(ctx, args[0], args[1:])
+				}
+				if err != nil {
+					return fmt.Errorf("%w (after %s)", err, count(int64(n), "task"))
+				}
+				return a.printCount(c, "redriven", args[0], n)
+			})
+		},
+	}
+}
+
+func (a *app) purgeCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "purge",
+		Category:    categoryQueues,
+		Usage:       "remove all of a queue's tasks that are in one state, for ever",
+		ArgsUsage:   "QUEUE (--state STATE | --all)",
+		Description: "There is no way back. Receipts of leased tasks become stale: their workers' acknowledgements change nothing.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "state", Usage: "scheduled, ready, leased or dead"},
+			&cli.BoolFlag{Name: "all", Usage: "in all states"},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			args, err := arguments(c, "QUEUE")
+			if err != nil {
+				return err
+			}
+			if c.Bool("all") == c.IsSet("state") {
+				return usagef("say which tasks: --state dead, another state, or --all")
+			}
+			// Scheduled before ready: a task that becomes due in between is
+			// then still found.
+			states := []store.State{store.StateScheduled, store.StateReady, store.StateLeased, store.StateDead}
+			if c.IsSet("state") {
+				state, err := store.ParseState(c.String("state"))
+				if err != nil {
+					return err
+				}
+				states = []store.State{state}
+			}
+			return a.withClient(ctx, c, func(client *duetime.Client) error {
+				total := 0
+				for _, state := range states {
+					n, err := client.Purge(ctx, args[0], state)
+					total += n
+					if err != nil {
+						return fmt.Errorf("%w (after %s)", err, count(int64(total), "task"))
+					}
+				}
+				return a.printCount(c, "purged", args[0], total)
+			})
+		},
+	}
+}
+
+func (a *app) printCount(c *cli.Command, done, queue string, n int) error {
+	if c.Bool("json") {
+		return printJSON(a.stdout, map[string]any{"queue": queue, done: n})
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s %s of %s\n", done, count(int64(n), "task"), queue)
+	return err
+}
