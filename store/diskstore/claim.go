@@ -58,17 +58,10 @@ func (q *queue) claim(requests []store.ClaimRequest, items []int, results []stor
 		if err = w.fill(&requests[i], &results[i]); err != nil {
 			break
 		}
+		results[i].Next, results[i].Now = q.next(), now.UTC()
 	}
 	w.close()
-	next := q.next()
-	if err := w.c.commit(err); err != nil {
-		return err
-	}
-	for _, i := range items {
-		results[i].Next = next
-		results[i].Now = now.UTC()
-	}
-	return nil
+	return w.c.commit(err)
 }
 
 // limit is the latest due time, in milliseconds, that may be handed out now; -1
@@ -195,7 +188,7 @@ func (w *walk) take(p pos, value []byte, r *store.ClaimRequest, res *store.Claim
 	if r.AtMostOnce {
 		w.c.remove(rec.id, p, uint32(len(value)))
 		out.Task = q.task(&rec, at, w.now)
-		out.State = store.StateLeased
+		out.State, out.Worker = store.StateLeased, store.CleanWorker(r.Worker)
 	} else {
 		duration := r.Lease
 		if duration == 0 {
