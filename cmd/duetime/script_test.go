@@ -47,6 +47,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DUETIME_STORE", "embedded:"+data)
 			env.Setenv("HOME", env.Getenv("WORK")+"/home")
 			env.Setenv("TZ", "UTC")
+			// Under the race detector every process would sleep for a second at
+			// its end.
+			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
