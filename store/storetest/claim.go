@@ -104,7 +104,7 @@ var claimCases = []testCase{
 		e.sameIDs("claim", ids(r.Tasks), []string{"1"})
 		e.gone("1")
 		e.counts(0, 1, 0, 0)
-		e.advance(2 * time.Second)
+		e.advance(200 * time.Millisecond)
 		e.sameIDs("the next", ids(e.claim(10)), []string{"2"})
 	}},
 	{"an answer is bounded in bytes and the rest comes next", 0, func(e *env) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/storetest/history"
 )
 
 // close checks what must hold of any store at any time, and ends the test's
@@ -16,6 +17,12 @@ func (e *env) close() {
 			for queue := range e.st.queues {
 				e.recount(queue)
 			}
+			if e.st.queues != nil {
+				e.must(e.log.Final(e.ctx, e.in.Store))
+			}
+		}
+		if r := history.Check(e.log.Lines(), history.Options{}); !r.OK() {
+			e.Errorf("the history of this test: %v", r)
 		}
 	}
 	for range 2 {

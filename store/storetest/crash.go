@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/storetest/history"
 )
 
 func isVersion(err error) bool { return errors.Is(err, store.ErrVersion) }
@@ -13,7 +14,8 @@ func isVersion(err error) bool { return errors.Is(err, store.ErrVersion) }
 // reopen ends the store as a crash would and goes on with what is left.
 func (e *env) reopen() {
 	e.Helper()
-	e.st.Store = e.in.Reopen(e.TB)
+	e.in.Store = e.in.Reopen(e.TB)
+	e.st.Store = history.Record(e.in.Store, e.log)
 }
 
 var crashCases = []testCase{

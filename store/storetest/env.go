@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/storetest/history"
 )
 
 // q is the queue of most tests.
@@ -22,6 +24,9 @@ type env struct {
 	st      *watched
 	caps    store.Capabilities
 	maxWait time.Duration
+
+	log   *history.Log
+	moved atomic.Int64 // by how much the clock was moved
 }
 
 func newEnv(t testing.TB, h Harness, n needs) *env {
@@ -31,7 +36,13 @@ func newEnv(t testing.TB, h Harness, n needs) *env {
 	if e.maxWait == 0 {
 		e.maxWait = 3 * time.Second
 	}
-	e.st = watch(t, in.Store)
+	clock := time.Now
+	if in.Advance != nil {
+		start := e.clockOf(in.Store)
+		clock = func() time.Time { return start.Add(time.Duration(e.moved.Load())) }
+	}
+	e.log = history.NewLog("test", clock)
+	e.st = watch(t, in.Store, e.log)
 	t.Cleanup(e.close)
 	if !n.metBy(in) {
 		t.Skip("the store does not have what this is about")
@@ -42,7 +53,13 @@ func newEnv(t testing.TB, h Harness, n needs) *env {
 // now is the store's clock.
 func (e *env) now() time.Time {
 	e.Helper()
-	r := e.claimRequests(store.ClaimRequest{Queue: "clock", Max: 1})
+	return e.clockOf(e.in.Store)
+}
+
+func (e *env) clockOf(st store.Store) time.Time {
+	e.Helper()
+	r, err := st.Claim(e.ctx, []store.ClaimRequest{{Queue: "clock", Max: 1}})
+	e.must(err)
 	return r[0].Now
 }
 
@@ -53,6 +70,7 @@ func (e *env) past() time.Time { return e.now().Add(-time.Hour).Truncate(time.Se
 func (e *env) advance(d time.Duration) {
 	e.Helper()
 	if e.in.Advance != nil {
+		e.moved.Add(int64(d))
 		e.in.Advance(d)
 		return
 	}

@@ -10,7 +10,7 @@ import (
 var leaseCases = []testCase{
 	{"one that ran out makes the task ready again, counted as lost", get, func(e *env) {
 		e.ready("1")
-		old := e.leaseFor("1", time.Second)
+		old := e.leaseFor("1", 300*time.Millisecond)
 		e.nothing("it is leased")
 		e.advanceTo(old.LeaseUntil)
 		t := e.state("1", store.StateReady)

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/storetest/history"
 )
 
 // watched is a store that checks of every answer what must hold in any test: one
 // result for each item, only outcomes that the operation has, nothing early, no
-// receipt twice. It remembers the queues that were used.
+// receipt twice. It remembers the queues that were used, and has a history kept.
 type watched struct {
 	store.Store
 	t testing.TB
@@ -22,8 +23,8 @@ type watched struct {
 	receipts map[store.Receipt]bool
 }
 
-func watch(t testing.TB, st store.Store) *watched {
-	return &watched{Store: st, t: t, queues: make(map[string]bool), receipts: make(map[store.Receipt]bool)}
+func watch(t testing.TB, st store.Store, log *history.Log) *watched {
+	return &watched{Store: history.Record(st, log), t: t, queues: make(map[string]bool), receipts: make(map[store.Receipt]bool)}
 }
 
 // Unwrap lets store.As see through.
