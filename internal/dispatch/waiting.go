@@ -67,7 +67,10 @@ func (d *Dispatcher) takeAtStore(ctx context.Context, req store.ClaimRequest) ([
 			return r.Tasks, nil
 		}
 		if wait.Err() != nil {
-			d.release(r.Tasks, true)
+			select { // so that a process that ends after this leaves nothing leased
+			case <-d.release(r.Tasks, true):
+			case <-time.After(leaveTimeout):
+			}
 			if ctx.Err() == nil {
 				return nil, store.ErrClosed
 			}
