@@ -49,8 +49,10 @@ func docsPage(routes []*route) ([]byte, error) {
 			if rt.tag != tag {
 				continue
 			}
-			d := docsCall{Method: rt.method, Path: rt.path, Name: rt.name, Summary: rt.summary, About: rt.about,
-				Fields: fieldsOf(rt.request), Answer: fieldsOf(rt.answer), Status: "200"}
+			d := docsCall{
+				Method: rt.method, Path: rt.path, Name: rt.name, Summary: rt.summary, About: rt.about,
+				Fields: fieldsOf(rt.request), Answer: fieldsOf(rt.answer), Status: "200",
+			}
 			if rt.status != nil {
 				d.Status = strings.Trim(strings.ReplaceAll(fmt.Sprint(rt.status), " ", ", "), "[]")
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/duetime/duetime/internal/wire"
 	"github.com/duetime/duetime/store"
@@ -96,5 +97,5 @@ func asFailure(err error) *failure {
 // isSize says whether a value was refused for being too large, rather than
 // wrong.
 func isSize(e *store.InputError) bool {
-	return e.Field == "payload" || e.Field == "batch" || e.Field == "headers" && e.Problem[:4] == "are "
+	return (e.Field == "payload" || e.Field == "batch" || e.Field == "headers") && strings.Contains(e.Problem, "the limit is")
 }

@@ -38,22 +38,27 @@ func (m *mux) add(rt *route) {
 // params are the values of a path's parameters.
 type params struct{ queue, id string }
 
-// find returns the pattern that a path fits, nil if none.
-func (m *mux) find(escapedPath string) (*pattern, params) {
+// find returns the pattern that a path fits, nil if none. Where there are
+// several, that which has the method: /tasks/batch is a call, and a task.
+func (m *mux) find(method, escapedPath string) (found *pattern, values params) {
 	var stack [8]string
 	segments := stack[:0]
 	for s := range strings.SplitSeq(strings.TrimPrefix(escapedPath, "/"), "/") {
 		if len(segments) == len(stack) {
-			return nil, params{}
+			return nil, values
 		}
 		segments = append(segments, s)
 	}
 	for _, p := range m.byLength[len(segments)] {
-		if values, ok := p.match(segments); ok {
-			return p, values
+		v, ok := p.match(segments)
+		if ok && (found == nil || p.routes[method] != nil) {
+			found, values = p, v
+		}
+		if ok && p.routes[method] != nil {
+			break
 		}
 	}
-	return nil, params{}
+	return found, values
 }
 
 func (p *pattern) match(segments []string) (values params, ok bool) {
@@ -92,7 +97,11 @@ func (p *pattern) allow() string {
 
 // route finds the route of a request, and otherwise says what is wrong.
 func (m *mux) route(r *http.Request) (*route, params, error) {
-	p, values := m.find(r.URL.EscapedPath())
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	p, values := m.find(method, r.URL.EscapedPath())
 	if p == nil {
 		problem := "there is nothing here; see /docs"
 		if strings.HasPrefix(r.URL.Path, "/v1/queues/") && strings.Contains(r.URL.Path, "/tasks/") {
@@ -100,14 +109,12 @@ func (m *mux) route(r *http.Request) (*route, params, error) {
 		}
 		return nil, values, notFound("path", r.URL.EscapedPath(), problem)
 	}
-	method := r.Method
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
 	rt := p.routes[method]
 	if rt == nil {
-		return nil, values, &failure{status: http.StatusMethodNotAllowed, allow: p.allow(),
-			err: wireError(codeMethod, "method", r.Method, "is not allowed here, must be "+p.allow())}
+		return nil, values, &failure{
+			status: http.StatusMethodNotAllowed, allow: p.allow(),
+			err: wireError(codeMethod, "method", r.Method, "is not allowed here, must be "+p.allow()),
+		}
 	}
 	return rt, values, nil
 }

@@ -29,9 +29,11 @@ func describe(routes []*route, version string) ([]byte, error) {
 	}
 	api := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
-		Info: &huma.Info{Title: "duetime", Version: version, License: &huma.License{Name: "MIT", Identifier: "MIT"},
+		Info: &huma.Info{
+			Title: "duetime", Version: version, License: &huma.License{Name: "MIT", Identifier: "MIT"},
 			Description: "Delayed tasks that run once, on time, never lost. Times are RFC 3339 with zone; durations are Go's (30m, 250ms) or ISO 8601 (PT30M); bare numbers are refused as either. " +
-				"JSON is read strictly: fields that are unknown or given twice and text after the end are refused. Errors are RFC 9457 problem documents that name the field, its value and the limit."},
+				"JSON is read strictly: fields that are unknown or given twice and text after the end are refused. Errors are RFC 9457 problem documents that name the field, its value and the limit.",
+		},
 		Components: &huma.Components{Schemas: registry},
 	}
 	schema := func(v any) *huma.Schema { return registry.Schema(reflect.TypeOf(v), true, "") }

@@ -43,8 +43,10 @@ func (rt *route) limit(s *Server) int64 {
 }
 
 var (
-	payloadParam = queryParam{name: "payload", kind: "string", enum: []string{"json", "base64", "none"},
-		about: "How to show payloads: as JSON where they are JSON (json), always as base64, so that every byte comes back (base64), or not at all, headers neither (none)."}
+	payloadParam = queryParam{
+		name: "payload", kind: "string", enum: []string{"json", "base64", "none"},
+		about: "How to show payloads: as JSON where they are JSON (json), always as base64, so that every byte comes back (base64), or not at all, headers neither (none).",
+	}
 	idParam    = queryParam{name: "id", kind: "string", required: true, about: "The task's id."}
 	forceParam = queryParam{name: "force", kind: "boolean", about: "Cancel it even while it runs: its worker's receipt becomes stale."}
 )
@@ -65,43 +67,57 @@ func (s *Server) routes() []*route {
 		precondition, full                = http.StatusPreconditionFailed, http.StatusInsufficientStorage
 	)
 	list := []*route{
-		{method: "POST", path: "/v1/queues/{queue}/tasks", name: "schedule", tag: tagTasks, summary: "Schedule a task",
+		{
+			method: "POST", path: "/v1/queues/{queue}/tasks", name: "schedule", tag: tagTasks, summary: "Schedule a task",
 			about:   "Safe to repeat: with the id that a live task has, nothing changes, and the answer is 200 with outcome exists and the task that is there; 201 where the task is new.",
 			query:   []queryParam{payloadParam},
 			request: wire.NewTask{}, status: []int{http.StatusCreated, http.StatusOK}, answer: wire.Task{},
-			fails: []int{tooLarge, media, full}, handle: schedule},
-		{method: "POST", path: "/v1/queues/{queue}/tasks/batch", name: "scheduleMany", tag: tagTasks, summary: "Schedule up to 10,000 tasks",
+			fails: []int{tooLarge, media, full}, handle: schedule,
+		},
+		{
+			method: "POST", path: "/v1/queues/{queue}/tasks/batch", name: "scheduleMany", tag: tagTasks, summary: "Schedule up to 10,000 tasks",
 			about:   "As JSON, or as NDJSON, one task a line. A task that is wrong is refused in its outcome, and the others are scheduled; a body that can not be read is refused whole.",
 			query:   []queryParam{payloadParam},
 			request: wire.ScheduleBatch{}, alsoTakes: []string{ndjson, "application/ndjson"}, batch: true, answer: wire.Outcomes{},
-			fails: []int{tooLarge, media, full}, handle: scheduleQueueBatch},
-		{method: "GET", path: "/v1/queues/{queue}/tasks", name: "list", tag: tagTasks, summary: "List tasks by due time",
+			fails: []int{tooLarge, media, full}, handle: scheduleQueueBatch,
+		},
+		{
+			method: "GET", path: "/v1/queues/{queue}/tasks", name: "list", tag: tagTasks, summary: "List tasks by due time",
 			query: []queryParam{
 				{name: "state", kind: "string", enum: []string{"scheduled", "ready", "leased", "dead"}, about: "All states, one after the other (leased, ready, scheduled, dead), where it is not given."},
 				{name: "cursor", kind: "string", about: "The next_cursor of the page before."},
 				{name: "limit", kind: "integer", about: "1 to 1000; 100 where it is not given."},
 				{name: "payload", kind: "string", enum: payloadParam.enum, about: payloadParam.about + " Here none is the default."},
 			},
-			answer: wire.TaskPage{}, fails: []int{http.StatusNotImplemented}, handle: listTasks},
+			answer: wire.TaskPage{}, fails: []int{http.StatusNotImplemented}, handle: listTasks,
+		},
 	}
 	for _, one := range []struct {
 		path, suffix, note string
 		query              []queryParam
 	}{
 		{path: "/v1/queues/{queue}/tasks/{id}", note: "The id is escaped as in any path: a slash is %2F."},
-		{path: "/v1/queues/{queue}/task", suffix: "ByQuery", query: []queryParam{idParam},
-			note: "The same with the id in the query, for ids that do not go well into a path: . and .. above all, which many clients take away."},
+		{
+			path: "/v1/queues/{queue}/task", suffix: "ByQuery", query: []queryParam{idParam},
+			note: "The same with the id in the query, for ids that do not go well into a path: . and .. above all, which many clients take away.",
+		},
 	} {
 		with := func(more ...queryParam) []queryParam { return append(append([]queryParam{}, one.query...), more...) }
 		list = append(list,
-			&route{method: "GET", path: one.path, name: "get" + one.suffix, tag: tagTasks, summary: "Look at a task", about: one.note,
-				query: with(payloadParam), answer: wire.Task{}, fails: []int{notFound}, handle: getTask},
-			&route{method: "DELETE", path: one.path, name: "cancel" + one.suffix, tag: tagTasks, summary: "Cancel a task",
+			&route{
+				method: "GET", path: one.path, name: "get" + one.suffix, tag: tagTasks, summary: "Look at a task", about: one.note,
+				query: with(payloadParam), answer: wire.Task{}, fails: []int{notFound}, handle: getTask,
+			},
+			&route{
+				method: "DELETE", path: one.path, name: "cancel" + one.suffix, tag: tagTasks, summary: "Cancel a task",
 				about: one.note + " After 200 the task is never handed out again. A running one is 409.",
-				query: with(forceParam), answer: wire.Cancelled{}, fails: []int{notFound, leased}, handle: cancelTask},
-			&route{method: "PATCH", path: one.path, name: "reschedule" + one.suffix, tag: tagTasks, summary: "Give a task another due time", about: one.note,
+				query: with(forceParam), answer: wire.Cancelled{}, fails: []int{notFound, leased}, handle: cancelTask,
+			},
+			&route{
+				method: "PATCH", path: one.path, name: "reschedule" + one.suffix, tag: tagTasks, summary: "Give a task another due time", about: one.note,
 				query: with(), request: wire.RescheduleBody{}, alsoTakes: []string{"application/merge-patch+json"}, answer: wire.Rescheduled{},
-				fails: []int{notFound, leased, tooLarge, media}, handle: rescheduleTask},
+				fails: []int{notFound, leased, tooLarge, media}, handle: rescheduleTask,
+			},
 		)
 	}
 	list = append(list, &route{
@@ -130,28 +146,42 @@ func (s *Server) routes() []*route {
 		{"bury", "Give up: dead", "A person may look at it and redrive it.", wire.BuryBody{}, bury},
 		{"extend", "Ask for more time", "The receipt stays valid.", wire.ExtendBody{}, extend},
 	} {
-		list = append(list, &route{method: "POST", path: "/v1/" + one.name, name: one.name, tag: tagWork, summary: one.summary, about: one.about,
-			request: one.request, batch: true, answer: wire.SettleOutcomes{}, fails: []int{tooLarge, media}, handle: one.handle})
+		list = append(list, &route{
+			method: "POST", path: "/v1/" + one.name, name: one.name, tag: tagWork, summary: one.summary, about: one.about,
+			request: one.request, batch: true, answer: wire.SettleOutcomes{}, fails: []int{tooLarge, media}, handle: one.handle,
+		})
 	}
 	ifMatch := []queryParam{{name: "If-Match", kind: "string", about: "The ETag of the settings that you have read; 412 where they were changed since."}}
 	list = append(list,
 		&route{method: "GET", path: "/v1/queues", name: "queues", tag: tagQueues, summary: "Names of all queues", answer: wire.QueueList{}, handle: listQueues},
-		&route{method: "GET", path: "/v1/queues/{queue}", name: "queue", tag: tagQueues, summary: "Counts and settings of a queue",
-			about: "A queue that does not exist has zeros and the default settings. The ETag is the version of the settings.", answer: wire.Queue{}, handle: getQueue},
-		&route{method: "PATCH", path: "/v1/queues/{queue}", name: "changeSettings", tag: tagQueues, summary: "Change settings",
+		&route{
+			method: "GET", path: "/v1/queues/{queue}", name: "queue", tag: tagQueues, summary: "Counts and settings of a queue",
+			about: "A queue that does not exist has zeros and the default settings. The ETag is the version of the settings.", answer: wire.Queue{}, handle: getQueue,
+		},
+		&route{
+			method: "PATCH", path: "/v1/queues/{queue}", name: "changeSettings", tag: tagQueues, summary: "Change settings",
 			about:  "A merge patch (RFC 7396): what is not given stays, null brings the default back.",
 			header: ifMatch, request: wire.SettingsPatch{}, alsoTakes: []string{"application/merge-patch+json"}, answer: wire.Settings{},
-			fails: []int{precondition, tooLarge, media}, handle: patchQueue},
-		&route{method: "POST", path: "/v1/queues/{queue}/pause", name: "pause", tag: tagQueues, summary: "Hand nothing out", header: ifMatch,
-			emptyBody: true, answer: wire.Settings{}, fails: []int{precondition}, handle: pauseQueue},
-		&route{method: "POST", path: "/v1/queues/{queue}/resume", name: "resume", tag: tagQueues, summary: "Hand out again", header: ifMatch,
-			emptyBody: true, answer: wire.Settings{}, fails: []int{precondition}, handle: resumeQueue},
-		&route{method: "POST", path: "/v1/queues/{queue}/redrive", name: "redrive", tag: tagQueues, summary: "Bring dead tasks back",
+			fails: []int{precondition, tooLarge, media}, handle: patchQueue,
+		},
+		&route{
+			method: "POST", path: "/v1/queues/{queue}/pause", name: "pause", tag: tagQueues, summary: "Hand nothing out", header: ifMatch,
+			emptyBody: true, answer: wire.Settings{}, fails: []int{precondition}, handle: pauseQueue,
+		},
+		&route{
+			method: "POST", path: "/v1/queues/{queue}/resume", name: "resume", tag: tagQueues, summary: "Hand out again", header: ifMatch,
+			emptyBody: true, answer: wire.Settings{}, fails: []int{precondition}, handle: resumeQueue,
+		},
+		&route{
+			method: "POST", path: "/v1/queues/{queue}/redrive", name: "redrive", tag: tagQueues, summary: "Bring dead tasks back",
 			about: "No failures, nothing lost, due now. Ids of other tasks are passed over.", request: wire.RedriveBody{}, batch: true, answer: wire.Redriven{},
-			fails: []int{tooLarge, media}, handle: redrive},
-		&route{method: "POST", path: "/v1/queues/{queue}/purge", name: "purge", tag: tagQueues, summary: "Remove tasks",
+			fails: []int{tooLarge, media}, handle: redrive,
+		},
+		&route{
+			method: "POST", path: "/v1/queues/{queue}/purge", name: "purge", tag: tagQueues, summary: "Remove tasks",
 			about: "Those of one state, those with the given ids, or all. Receipts of leased ones become stale.", request: wire.PurgeBody{}, batch: true, answer: wire.Purged{},
-			fails: []int{tooLarge, media}, handle: purge},
+			fails: []int{tooLarge, media}, handle: purge,
+		},
 	)
 	for _, one := range []struct {
 		name, summary   string
@@ -165,20 +195,28 @@ func (s *Server) routes() []*route {
 		{"settle", "Settle leases, each in its own way", wire.SettleBatch{}, wire.Results{}, settleBatch},
 		{"claim", "Claim from several queues, or for several workers, without waiting", wire.ClaimBatch{}, wire.ClaimResults{}, claimBatch},
 	} {
-		list = append(list, &route{method: "POST", path: "/v1/batch/" + one.name, name: one.name + "Batch", tag: tagBatch, summary: one.summary,
+		list = append(list, &route{
+			method: "POST", path: "/v1/batch/" + one.name, name: one.name + "Batch", tag: tagBatch, summary: one.summary,
 			about: "Up to 10,000 items of any queues, carried out in order; what is wrong with one is its own result.",
-			query: []queryParam{payloadParam}, request: one.request, batch: true, answer: one.answer, fails: []int{tooLarge, media}, handle: one.handle})
+			query: []queryParam{payloadParam}, request: one.request, batch: true, answer: one.answer, fails: []int{tooLarge, media}, handle: one.handle,
+		})
 	}
 	return append(list,
 		&route{method: "GET", path: "/v1/capabilities", name: "capabilities", tag: tagServer, summary: "What the server's store can do", answer: wire.Capabilities{}, handle: capabilities},
 		&route{method: "GET", path: "/healthz", name: "healthz", tag: tagServer, summary: "The process is alive", handle: healthz},
-		&route{method: "GET", path: "/readyz", name: "readyz", tag: tagServer, summary: "The store answers and waiting claims are served",
-			about: "503 once either has failed for 5 seconds; the body says why.", answer: readiness{}, handle: readyz},
+		&route{
+			method: "GET", path: "/readyz", name: "readyz", tag: tagServer, summary: "The store answers and waiting claims are served",
+			about: "503 once either has failed for 5 seconds; the body says why.", answer: readiness{}, handle: readyz,
+		},
 		&route{method: "GET", path: "/metrics", name: "metrics", tag: tagServer, summary: "Metrics, for Prometheus", handle: s.passTo(s.metricsHandler())},
-		&route{method: "GET", path: "/openapi.json", name: "openapi", tag: tagServer, summary: "This description, as OpenAPI 3.1",
-			handle: func(c *call) error { return c.page("application/openapi+json", s.openapi) }},
-		&route{method: "GET", path: "/docs", name: "docs", tag: tagServer, summary: "This description, for people",
-			handle: func(c *call) error { return c.page("text/html; charset=utf-8", s.docs) }},
+		&route{
+			method: "GET", path: "/openapi.json", name: "openapi", tag: tagServer, summary: "This description, as OpenAPI 3.1",
+			handle: func(c *call) error { return c.page("application/openapi+json", s.openapi) },
+		},
+		&route{
+			method: "GET", path: "/docs", name: "docs", tag: tagServer, summary: "This description, for people",
+			handle: func(c *call) error { return c.page("text/html; charset=utf-8", s.docs) },
+		},
 		&route{method: "GET", path: "/", name: "root", tag: "", handle: s.passTo(http.RedirectHandler("/docs", http.StatusFound))},
 	)
 }

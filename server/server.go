@@ -143,8 +143,10 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		if x := recover(); x != nil && x != http.ErrAbortHandler {
 			s.log.Error("a call panicked", "call", name, "panic", x, "stack", string(debug.Stack()))
 			if sw.status == 0 {
-				s.fail(sw, r, name, &failure{status: http.StatusInternalServerError,
-					err: &wire.Error{Code: wire.CodeInternal, Problem: "the server has a bug; its log says more"}})
+				s.fail(sw, r, name, &failure{
+					status: http.StatusInternalServerError,
+					err:    &wire.Error{Code: wire.CodeInternal, Problem: "the server has a bug; its log says more"},
+				})
 			}
 		}
 		if sw.status != 0 {

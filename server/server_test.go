@@ -258,3 +258,11 @@ func TestSettle(t *testing.T) {
 		t.Error(a.raw)
 	}
 }
+
+func (e *env) roundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultClient.Do(req)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return resp, err
+}

@@ -40,7 +40,7 @@ var (
 // package. The error is a *store.InputError.
 func Decode(data []byte, v any) error {
 	if kind := jsontext.Value(data).Kind(); kind != '{' && kind != jsontext.KindInvalid {
-		return store.NewInputError(Body, kindName(kind), "must be a JSON object, such as {\"id\":\"order-1\"}")
+		return &store.InputError{Field: Body, Value: kindName(kind), Problem: "must be a JSON object"}
 	}
 	if err := json.Unmarshal(data, v, readOptions); err != nil {
 		return explain(data, err, reflect.TypeOf(v))
@@ -69,7 +69,7 @@ func explain(data []byte, err error, target reflect.Type) error {
 			name := string(semantic.JSONPointer.LastToken())
 			return store.NewInputError(field, name, "is not a known field%s", didYouMean(name, target))
 		}
-		return explainType(field, semantic)
+		return explainType(field, valueAt(data, semantic.JSONPointer), semantic)
 	}
 	var syntax *jsontext.SyntacticError
 	if errors.As(err, &syntax) {
@@ -101,14 +101,38 @@ var (
 	timeType     = reflect.TypeFor[Time]()
 )
 
-func explainType(field string, e *json.SemanticError) error {
+// valueAt is the number, string or word that a pointer leads to, or else the
+// name of its kind.
+func valueAt(data []byte, p jsontext.Pointer) string {
+	d := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true))
+	for {
+		token, err := d.ReadToken()
+		if err != nil {
+			return "(no JSON)"
+		}
+		if d.StackPointer() != p {
+			continue
+		}
+		// An object's name has the pointer of its value.
+		if depth := d.StackDepth(); depth > 0 {
+			if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 && token.Kind() == '"' {
+				continue
+			}
+		}
+		if k := token.Kind(); k == '{' || k == '[' || k == '}' || k == ']' || k == '"' {
+			return kindName(k)
+		}
+		if text := token.String(); len(text) <= 80 {
+			return text
+		}
+		return kindName(token.Kind())
+	}
+}
+
+func explainType(field, value string, e *json.SemanticError) error {
 	t := e.GoType
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
-	}
-	value := string(e.JSONValue)
-	if value == "" {
-		value = kindName(e.JSONKind)
 	}
 	switch {
 	case t == durationType && e.JSONKind == '0':
@@ -126,10 +150,7 @@ func explainType(field string, e *json.SemanticError) error {
 	}
 	var corrupt base64.CorruptInputError
 	if errors.As(e.Err, &corrupt) || t != nil && t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && e.JSONKind == '"' {
-		return store.NewInputError(field, strings.Trim(value, `"`), "is no valid base64 (the standard alphabet, with = at the end)")
-	}
-	if len(value) > 80 {
-		value = kindName(e.JSONKind)
+		return &store.InputError{Field: field, Value: value, Problem: "is no valid base64 (the standard alphabet, with = at the end)"}
 	}
 	return &store.InputError{Field: field, Value: value, Problem: "must be " + typeName(t)}
 }
