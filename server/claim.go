@@ -105,10 +105,10 @@ func (c *call) handOut(leases []store.Lease, answer any) error {
 		err = c.answer(http.StatusOK, answer)
 		if err == nil {
 			// Small answers wait in a buffer until the handler returns. Sent now, a
-			// connection that is broken already shows.
-			if err = http.NewResponseController(c.w).Flush(); err == nil {
-				err = c.r.Context().Err()
-			}
+			// connection that is broken already shows. Once it is sent, that the
+			// client is gone says nothing: one that makes a connection for each call
+			// closes it as soon as it has the answer.
+			err = http.NewResponseController(c.w).Flush()
 		}
 	}
 	if err == nil {
