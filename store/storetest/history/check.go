@@ -53,11 +53,7 @@ func Check(lines []Line, opts Options) *Report {
 	slices.SortFunc(keys, func(a, b store.Key) int { return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.ID, b.ID)) })
 	for _, k := range keys {
 		t := c.tasks[k]
-		// Leases of a task do not overlap. Where a clock that stands still does
-		// not tell which was first, it is the one that was settled first.
-		slices.SortStableFunc(t.claims, func(a, b *call) int {
-			return cmp.Or(a.ClaimedAt.Compare(b.ClaimedAt), cmp.Compare(t.settledAt(a), t.settledAt(b)), cmp.Compare(a.start, b.start))
-		})
+		t.sortClaims()
 		c.early(t)
 		c.afterCancel(t)
 		c.staleActed(t)
@@ -232,6 +228,22 @@ func maxTime(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// sortClaims puts claims in the order in which they took effect. Where a clock
+// that stands still does not tell, the calls' own order does; and where they
+// overlap, the one that was settled first was first, as leases do not overlap.
+func (t *task) sortClaims() {
+	slices.SortStableFunc(t.claims, func(a, b *call) int { return cmp.Or(a.ClaimedAt.Compare(b.ClaimedAt), cmp.Compare(a.start, b.start)) })
+	for i := range t.claims {
+		for j := i; j > 0; j-- {
+			a, b := t.claims[j-1], t.claims[j]
+			if !a.ClaimedAt.Equal(b.ClaimedAt) || a.precedes(b) || t.settledAt(a) <= t.settledAt(b) {
+				break
+			}
+			t.claims[j-1], t.claims[j] = b, a
+		}
+	}
 }
 
 // settledAt is when the settlement of a lease began; never where there is none.
