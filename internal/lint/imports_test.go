@@ -24,7 +24,7 @@ var rules = []rule{
 	{folder: "duetimetest", may: []string{".", "store", "store/memstore"}},
 
 	{folder: "store"},
-	{folder: "store/storetest", may: []string{"store", "github.com/HdrHistogram/hdrhistogram-go"}, onlyTests: true},
+	{folder: "store/storetest", may: []string{"store", "store/storetest/history", "github.com/HdrHistogram/hdrhistogram-go"}, onlyTests: true},
 	{folder: "store/faultstore", may: []string{"store"}, onlyTests: true},
 	{folder: "store/memstore", may: []string{"store", "internal/..."}},
 	{folder: "store/diskstore", may: []string{"store", "internal/...", "github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}},
