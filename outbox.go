@@ -204,10 +204,13 @@ func (o *outbox) failed(batch []*run, err error) (again []*run) {
 // drop gives up telling the store about runs: their leases end by themselves, and
 // they are handed out again.
 func (o *outbox) drop(batch []*run, err error) {
+	if len(batch) == 0 {
+		return
+	}
+	o.w.client.logger.Error("duetime: the store could not be told what became of tasks, which come again when their leases end",
+		"tasks", len(batch), "worker", o.w.name, "error", err)
 	o.w.leases.remove(batch)
 	for _, r := range batch {
-		o.w.client.logger.Error("duetime: the store could not be told what became of a task, which comes again when its lease ends",
-			"queue", r.task.Queue, "id", r.task.ID, "action", r.settlement.Action.String(), "error", err)
 		o.report(r, store.Stale)
 	}
 }

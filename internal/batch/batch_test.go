@@ -181,6 +181,39 @@ func TestCallerWhoseContextEndsLeavesAndTheBatchGoesOn(t *testing.T) {
 	})
 }
 
+// deaf is a store that answers nothing until the context of the call ends.
+type deaf struct{ store.Store }
+
+func (deaf) Get(ctx context.Context, _ []store.Key) ([]store.Result, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestStoreThatHangsHoldsUpNobodyForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := Wrap(deaf{memstore.New(nil)})
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 50 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := st.Get(ctx, []store.Key{{Queue: "q", ID: "x"}}); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		g := &st.(*batched).get
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.flying || len(g.queue) > 0 {
+			t.Errorf("nobody waits any more, and yet a call is in flight, and %d wait", len(g.queue))
+		}
+	})
+}
+
 func TestErrorGoesToAllOfABatchAndNoFurther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &slow{Store: memstore.New(nil), took: time.Millisecond, fail: errors.New("connection lost")}

@@ -27,7 +27,9 @@ type group[Q, R any] struct {
 // done is closed, are under the group's mutex.
 type batch[Q, R any] struct {
 	ctx     context.Context // the first caller's, without its end
-	parts   []*part[Q]
+	cancel  context.CancelFunc
+	parts   []*part[Q] // nil once the call is being made
+	callers int        // who wait for it
 	items   int
 	bytes   int
 	done    chan struct{}
@@ -87,7 +89,8 @@ func (g *group[Q, R]) join(ctx context.Context, items []Q, bytes int) (*batch[Q,
 		}
 	}
 	if b == nil {
-		b = &batch[Q, R]{ctx: context.WithoutCancel(ctx), done: make(chan struct{})}
+		b = &batch[Q, R]{done: make(chan struct{})}
+		b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 		g.queue = append(g.queue, b)
 	}
 	p := new(part[Q])
@@ -104,18 +107,24 @@ func (g *group[Q, R]) join(ctx context.Context, items []Q, bytes int) (*batch[Q,
 		}
 	}
 	b.parts = append(b.parts, p)
+	b.callers++
 	b.items += len(items)
 	b.bytes += bytes
 	return b, p
 }
 
 // leave takes a caller's items out of a batch that has not gone to the store yet.
+// One that has goes on for the others; when all have left it is cancelled, or a
+// store that has forgotten about it would hold up everybody for ever.
 func (g *group[Q, R]) leave(b *batch[Q, R], p *part[Q]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if b.parts != nil {
 		b.items -= len(p.items)
 		p.items = nil
+	}
+	if b.callers--; b.callers == 0 {
+		b.cancel()
 	}
 }
 
@@ -161,6 +170,7 @@ func (g *group[Q, R]) fly() {
 			}
 		}
 		close(b.done)
+		b.cancel()
 		// Let those who were waiting for this batch go first: what they ask for next
 		// then goes with the next one instead of the one after it. That nearly
 		// doubles the batches where the same callers call again and again.
