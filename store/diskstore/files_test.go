@@ -320,6 +320,56 @@ func TestWriteWaitsForRoom(t *testing.T) {
 	}
 }
 
+// failFS is a disk whose syncs fail once it is broken.
+type failFS struct {
+	vfs.FS
+	broken atomic.Bool
+}
+
+func (fs *failFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fs.FS.Create(name, c)
+	if err != nil {
+		return nil, err
+	}
+	return &failFile{f, fs}, nil
+}
+
+type failFile struct {
+	vfs.File
+	fs *failFS
+}
+
+func (f *failFile) SyncData() error {
+	if f.fs.broken.Load() {
+		return &os.PathError{Op: "fdatasync", Path: "log", Err: syscall.EIO}
+	}
+	return f.File.SyncData()
+}
+
+// After a sync that failed nobody knows what is on the disk: the call says so,
+// and all later ones do, until the store is opened again.
+func TestFailedSyncIsTheEnd(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	fs := &failFS{FS: mem}
+	s := open(t, "data", &Options{FS: fs, MinFree: -1})
+	schedule(t, s, store.NewTask{Queue: "q", ID: "before"})
+	fs.broken.Store(true)
+	ctx := context.Background()
+	for range 2 {
+		_, err := s.Schedule(ctx, []store.NewTask{{Queue: "q", ID: "after"}})
+		if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "data") {
+			t.Fatalf("got %v, want one that names the store and the fault", err)
+		}
+	}
+	if _, err := s.Claim(ctx, []store.ClaimRequest{{Queue: "q", Max: 1}}); !errors.Is(err, syscall.EIO) {
+		t.Errorf("claim: %v", err)
+	}
+	again := open(t, "data", &Options{FS: mem.CrashClone(vfs.CrashCloneCfg{})})
+	if leases := claim(t, again, "q", 10); len(leases) != 1 || leases[0].ID != "before" {
+		t.Errorf("got %d tasks", len(leases))
+	}
+}
+
 // More tasks than the early set holds, due before the cursor, in random order.
 func TestManyLateInsertsKeepTheOrder(t *testing.T) {
 	s := open(t, t.TempDir(), nil)

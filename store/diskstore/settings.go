@@ -162,8 +162,8 @@ func (s *Store) Queues(ctx context.Context) ([]string, error) {
 // Wake implements store.Store.
 func (s *Store) Wake(name string) (<-chan struct{}, func()) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	q := s.known(name)
-	s.mu.Unlock()
 	ch := make(chan struct{}, 1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -172,8 +172,13 @@ func (s *Store) Wake(name string) (<-chan struct{}, func()) {
 	}
 	q.subs[ch] = struct{}{}
 	return ch, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		q.mu.Lock()
+		defer q.mu.Unlock()
 		delete(q.subs, ch)
-		q.mu.Unlock()
+		if !q.exists && len(q.subs) == 0 {
+			delete(s.queues, name) // nobody made it while it was waited for
+		}
 	}
 }
