@@ -257,21 +257,28 @@ func checkWhole(t testing.TB, s *Store) {
 				store.StateScheduled: &recount.Scheduled, store.StateReady: &recount.Ready,
 				store.StateLeased: &recount.Leased, store.StateDead: &recount.Dead,
 			} {
-				r := store.ListRequest{Queue: name, State: state, Limit: 50}
+				r := store.ListRequest{Queue: name, State: state, Limit: 500}
 				for {
 					page, err := s.List(ctx, r)
 					if err != nil {
 						t.Fatal(err)
 					}
-					for _, task := range page.Tasks {
+					keys := make([]store.Key, len(page.Tasks))
+					for i, task := range page.Tasks {
+						keys[i] = store.Key{Queue: name, ID: task.ID}
 						if was, ok := seen[task.ID]; ok {
 							double = fmt.Sprintf("%q is %v and %v", task.ID, was, task.State)
 						}
 						seen[task.ID] = task.State
 						*n++
-						res, err := s.Get(ctx, []store.Key{{Queue: name, ID: task.ID}})
-						if err != nil || res[0].Outcome != store.Found {
-							t.Fatalf("%q is listed and not found: %v %v", task.ID, res[0].Outcome, err)
+					}
+					found, err := s.Get(ctx, keys)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, r := range found {
+						if r.Outcome != store.Found {
+							t.Fatalf("%q is listed and not found: %v", keys[i].ID, r.Outcome)
 						}
 					}
 					if page.Cursor == "" {
