@@ -19,6 +19,10 @@ func TestMemstoreOnTheRealClock(t *testing.T) {
 	}})
 }
 
+func BenchmarkMemstore(b *testing.B) {
+	storetest.Benchmark(b, harness(func(s store.Store) store.Store { return s }))
+}
+
 // harness is memstore on a clock that stands still until it is moved, with
 // something around it. A crash does nothing to it, so that the suite's crash
 // cases are played here too.

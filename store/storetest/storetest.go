@@ -154,6 +154,7 @@ func groups() []group {
 		{"crash", crashCases},
 		{"close", closeCases},
 		{"unsupported", unsupportedCases},
+		{"scenario", scenarioCases},
 		{"model", modelCases},
 	}
 }
