@@ -3,11 +3,11 @@
 //
 //	st, err := remotestore.Open(ctx, "http://127.0.0.1:7333", nil)
 //
-// A call whose connection could not be made is tried again until its context
-// ends or RetryFor is over. A call that was lost on its way is tried again where
-// its answer does not depend on whether it was carried out before: reading, and
-// scheduling, which then says Exists rather than Created. All else returns the
-// error: what became of it is unknown, as for any store.
+// A call that can not have reached the server is tried again until its context
+// ends or RetryFor is over. One that was lost on its way, or whose answer was, is
+// tried again only where that can do no harm: reading, and scheduling tasks that
+// are not due for long, which then says Exists rather than Created. All else
+// returns the error: what became of it is unknown, as for any store.
 //
 // Whoever waits for tasks does best with ClaimWait, which leaves the waiting to
 // the server. Wake works too, by one stream of events for each queue.

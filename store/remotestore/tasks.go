@@ -82,11 +82,30 @@ func batched[In, Out any](s *Store, ctx context.Context, path string, k kind, in
 	return results, nil
 }
 
+// repeatSafely is how far away tasks must be due for a lost call to be sent again.
+const repeatSafely = 10 * time.Minute
+
+// ifFar lets a call be sent again where no task can have run meanwhile. A task
+// that is due now may be done and gone by the time the call is repeated, which
+// would make it run twice; and a second replacement would revoke the lease of
+// the first.
+func ifFar(tasks []store.NewTask) kind {
+	for i := range tasks {
+		t := &tasks[i]
+		far := t.Delay >= repeatSafely || !t.Due.IsZero() && time.Until(t.Due) >= repeatSafely
+		if !far || t.Conflict != store.ConflictKeep {
+			return once
+		}
+	}
+	return repeatable
+}
+
 func small[T any](*T) int { return 0 }
 
-// Schedule implements store.Store.
+// Schedule implements store.Store. A call whose answer was lost is sent again
+// where all tasks are due in ten minutes or later and none replaces another.
 func (s *Store) Schedule(ctx context.Context, tasks []store.NewTask) ([]store.Result, error) {
-	return batched(s, ctx, "/v1/batch/schedule", repeatable, tasks,
+	return batched(s, ctx, "/v1/batch/schedule", ifFar(tasks), tasks,
 		func(t *store.NewTask) error {
 			// All but what needs the store's clock.
 			c := *t
@@ -113,7 +132,7 @@ func (s *Store) Cancel(ctx context.Context, tasks []store.CancelRequest) ([]stor
 
 // Reschedule implements store.Store.
 func (s *Store) Reschedule(ctx context.Context, tasks []store.RescheduleRequest) ([]store.Result, error) {
-	return batched(s, ctx, "/v1/batch/reschedule", repeatable, tasks,
+	return batched(s, ctx, "/v1/batch/reschedule", once, tasks,
 		func(t *store.RescheduleRequest) error {
 			if err := store.CheckKey(t.Queue, t.ID); err != nil {
 				return err

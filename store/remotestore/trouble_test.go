@@ -45,7 +45,7 @@ func deafTo(t *testing.T, st store.Store, path string, lost int64) (*remotestore
 func TestScheduleIsRepeatedWhenItsAnswerIsLost(t *testing.T) {
 	inner := memstore.New(nil)
 	remote, calls := deafTo(t, inner, "/v1/batch/schedule", 2)
-	results, err := remote.Schedule(t.Context(), []store.NewTask{{Queue: "q", ID: "a", Payload: []byte("x")}})
+	results, err := remote.Schedule(t.Context(), []store.NewTask{{Queue: "q", ID: "a", Payload: []byte("x"), Delay: time.Hour}})
 	if err != nil || results[0].Outcome != store.Exists || string(results[0].Task.Payload) != "x" {
 		t.Errorf("%+v, %v; want the task, which exists", results, err)
 	}
@@ -54,6 +54,25 @@ func TestScheduleIsRepeatedWhenItsAnswerIsLost(t *testing.T) {
 	}
 	if s := stats(t, inner); s.Ready+s.Scheduled != 1 {
 		t.Errorf("%+v, want one task", s)
+	}
+}
+
+// By the time such a call is repeated the task may be done and gone.
+func TestScheduleOfWhatIsDueSoonIsNotRepeated(t *testing.T) {
+	for _, task := range []store.NewTask{
+		{Queue: "q", ID: "a"},
+		{Queue: "q", ID: "a", Delay: time.Second},
+		{Queue: "q", ID: "a", Due: time.Now().Add(time.Minute)},
+		{Queue: "q", ID: "a", Delay: time.Hour, Conflict: store.ConflictReplace},
+	} {
+		remote, calls := deafTo(t, memstore.New(nil), "/v1/batch/schedule", 1)
+		tasks := []store.NewTask{{Queue: "q", ID: "far", Delay: time.Hour}, task}
+		if results, err := remote.Schedule(t.Context(), tasks); err == nil || calls.Load() != 1 {
+			t.Errorf("%+v: %d calls, results %+v; want one, and an error", task, calls.Load(), results)
+		}
+		if results, err := remote.Schedule(t.Context(), tasks); err != nil || results[0].Outcome != store.Exists {
+			t.Errorf("repeated by the caller: %+v, %v", results, err)
+		}
 	}
 }
 
