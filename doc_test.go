@@ -1,12 +1,14 @@
 package duetime_test
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The first program that a reader sees must do what it says.
@@ -28,6 +30,10 @@ func TestFirstProgram(t *testing.T) {
 			if out, err := exec.Command("go", "build", "-o", binary, file).CombinedOutput(); err != nil {
 				t.Fatalf("build: %v\n%s", err, out)
 			}
+			if name == "README.md" {
+				playReadme(t, binary)
+				return
+			}
 			cmd := exec.Command(binary)
 			cmd.Dir = dir
 			out, err := cmd.CombinedOutput()
@@ -35,6 +41,40 @@ func TestFirstProgram(t *testing.T) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// playReadme does what the README says may be done with its program: it is killed
+// before the order is due, and started again, when the order is still there. It
+// goes on until it is killed once more.
+func playReadme(t *testing.T, binary string) {
+	start := func() (*exec.Cmd, *bufio.Scanner) {
+		cmd := exec.Command(binary)
+		cmd.Dir = filepath.Dir(binary)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		// For a program that says nothing, so that the test ends.
+		timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+		t.Cleanup(func() {
+			timer.Stop()
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		return cmd, bufio.NewScanner(out)
+	}
+	cmd, _ := start()
+	time.Sleep(time.Second) // somewhere in its two seconds; right whenever it is
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	_, lines := start()
+	if !lines.Scan() || !strings.Contains(lines.Text(), "order-4711 was not paid") {
+		t.Errorf("got %q, %v", lines.Text(), lines.Err())
 	}
 }
 
