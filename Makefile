@@ -21,6 +21,8 @@ test: ## all tests but the long ones; under 10 minutes, needs only Go
 	@.ci/servers
 	@test -n '$(RACE)' || echo 'without -race: no C compiler here (apt-get install gcc)'
 	$(GO) test $(RACE) -timeout 9m ./...
+	@test -z '$(RACE)' || echo 'and without -race, what is too heavy for it:'
+	test -z '$(RACE)' || $(GO) test -timeout 9m ./store/diskstore
 
 test-long: ## soak, chaos and millions of tasks as well; an hour or more
 	@.ci/servers

@@ -372,6 +372,9 @@ func TestFailedSyncIsTheEnd(t *testing.T) {
 
 // More tasks than the early set holds, due before the cursor, in random order.
 func TestManyLateInsertsKeepTheOrder(t *testing.T) {
+	if raceDetector {
+		t.Skip("heavy: one goroutine, and run without the race detector")
+	}
 	s := open(t, t.TempDir(), nil)
 	schedule(t, s, store.NewTask{Queue: "q", ID: "now"})
 	claim(t, s, "q", 1) // the cursor is at now

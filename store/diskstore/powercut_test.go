@@ -77,7 +77,11 @@ func TestPowerCut(t *testing.T) {
 	t.Logf("run again with -powercut.seed=%d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	const perRun = 8
-	for cut := 0; cut < *powercutPoints; cut += perRun {
+	points := *powercutPoints
+	if raceDetector {
+		points /= 8
+	}
+	for cut := 0; cut < points; cut += perRun {
 		powerCutRun(t, rng, perRun)
 		if t.Failed() {
 			return
