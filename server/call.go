@@ -52,8 +52,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt *route, p para
 }
 
 func (c *call) readQuery() error {
-	if c.r.URL.RawQuery == "" {
-		return nil
+	if c.r.URL.RawQuery == "" || c.route.tag == tagServer {
+		return nil // probes and scrapers add what they like
 	}
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestReadyGoesRedAndBack(t *testing.T) {
 	if strings.Contains(a.raw, "hunter2") {
 		t.Errorf("the body says too much: %s", a.raw)
 	}
-	e.want(200, "GET", "/healthz", "") // alive all the same
+	e.want(200, "GET", "/healthz?probe=1", "") // alive all the same
 
 	st.fail(nil)
 	eventually(t, "ready again", func() bool { a = e.do("GET", "/readyz", ""); return a.status == 200 && a.doc["ready"] == true })

@@ -196,8 +196,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
+	var unused unusedConns
 	hs := &http.Server{
 		Handler:           s,
+		ConnState:         unused.note,
 		Protocols:         protocols,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       readTimeout,
@@ -216,10 +218,44 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.stop()
 	deadline, cancel := context.WithTimeout(context.Background(), s.opts.StopTimeout)
 	defer cancel()
+	unused.close()
 	if err := hs.Shutdown(deadline); err != nil {
 		return errors.Join(fmt.Errorf("server: requests were still running %v after the stop", s.opts.StopTimeout), hs.Close())
 	}
 	return nil
+}
+
+// unusedConns are the connections on which nothing was sent yet: clients open
+// some in advance. http.Server.Shutdown waits five seconds for them.
+type unusedConns struct {
+	mu     sync.Mutex
+	closed bool
+	conns  map[net.Conn]struct{}
+}
+
+func (u *unusedConns) note(c net.Conn, state http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(u.conns, c)
+	case u.closed:
+		c.Close()
+	default:
+		if u.conns == nil {
+			u.conns = map[net.Conn]struct{}{}
+		}
+		u.conns[c] = struct{}{}
+	}
+}
+
+func (u *unusedConns) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	for c := range u.conns {
+		c.Close()
+	}
 }
 
 // Close answers waiting claims with no tasks and ends what runs in the

@@ -253,6 +253,23 @@ func (g *gated) Schedule(ctx context.Context, tasks []store.NewTask) ([]store.Re
 	return g.Store.Schedule(ctx, tasks)
 }
 
+func TestStopDoesNotWaitForUnusedConnections(t *testing.T) {
+	e := start(t, nil, nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	e.want(200, "GET", "/healthz", "") // by now the server has taken both
+	begin := time.Now()
+	if err := e.stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > 4*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+}
+
 func TestStopDoesNotWaitForEver(t *testing.T) {
 	inner := memstore.New(nil)
 	t.Cleanup(func() { inner.Close() })

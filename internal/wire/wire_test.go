@@ -15,8 +15,10 @@ func TestTasksComeThroughUnchanged(t *testing.T) {
 	at := time.Date(2027, 3, 1, 12, 0, 0, 250e6, time.UTC)
 	for _, task := range []store.Task{
 		{Queue: "q", ID: "a", State: store.StateScheduled, Due: at, Created: at},
-		{Queue: "q", ID: "\"敏/..", State: store.StateLeased, Payload: []byte(" {\"a\": 1}\x00\xff"), Headers: map[string]string{"x": "<&>\u2028"},
-			Due: store.MaxTime, Created: store.MinTime, Generation: 3, Failures: 4, Lost: 5, MaxAttempts: 6, LastError: "a\nb\tc", Worker: "w", LeaseUntil: at},
+		{
+			Queue: "q", ID: "\"敏/..", State: store.StateLeased, Payload: []byte(" {\"a\": 1}\x00\xff"), Headers: map[string]string{"x": "<&>\u2028"},
+			Due: store.MaxTime, Created: store.MinTime, Generation: 3, Failures: 4, Lost: 5, MaxAttempts: 6, LastError: "a\nb\tc", Worker: "w", LeaseUntil: at,
+		},
 		{Queue: "q", ID: "a", State: store.StateDead, Payload: []byte(`{"a":1}`), Due: at, Created: at},
 	} {
 		lease := store.Lease{Task: task, Receipt: "r", ClaimedAt: at.Add(123456)}
@@ -87,8 +89,10 @@ func TestErrorsComeThroughUnchanged(t *testing.T) {
 
 func TestSettingsPatch(t *testing.T) {
 	def := store.DefaultSettings()
-	changed := store.Settings{Version: 4, Paused: true, MaxAttempts: 1, MaxLost: 2, Lease: time.Minute, Release: "every 5s",
-		Backoff: store.Backoff{Initial: 2 * time.Second, Max: 3 * time.Hour, Factor: 1.5, Jitter: 0.25}}
+	changed := store.Settings{
+		Version: 4, Paused: true, MaxAttempts: 1, MaxLost: 2, Lease: time.Minute, Release: "every 5s",
+		Backoff: store.Backoff{Initial: 2 * time.Second, Max: 3 * time.Hour, Factor: 1.5, Jitter: 0.25},
+	}
 	put := FromSettingsPut(&changed)
 	data, err := Encode(put)
 	if err != nil {
@@ -127,8 +131,10 @@ func TestSettingsPatch(t *testing.T) {
 // FuzzDecode: whatever comes, the answer is a task or an InputError whose texts
 // are short and can be written as JSON.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`{"id":"a","delay":5}`, `{"headers":{"a":{}}}`, `{"payload":{"x":[1,{"y":"\ud800"}]}}`, `{"payload_base64":"!"}`, `{"id":"a","id":"b"}`,
-		`{"a~1/b":1}`, "{\"id\":\"\xff\"}", `{"due_at":[]} `, `null`, ``, `{"tasks":[{"delay":1e999999}]}`} {
+	for _, s := range []string{
+		`{"id":"a","delay":5}`, `{"headers":{"a":{}}}`, `{"payload":{"x":[1,{"y":"\ud800"}]}}`, `{"payload_base64":"!"}`, `{"id":"a","id":"b"}`,
+		`{"a~1/b":1}`, "{\"id\":\"\xff\"}", `{"due_at":[]} `, `null`, ``, `{"tasks":[{"delay":1e999999}]}`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
