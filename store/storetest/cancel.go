@@ -34,7 +34,7 @@ var cancelCases = []testCase{
 		e.ack(l)
 	}},
 	{"cancelled is never handed out, also later", cancel, func(e *env) {
-		r := e.create(store.NewTask{ID: "1", Delay: 200 * time.Millisecond}, store.NewTask{ID: "2", Delay: 200 * time.Millisecond})
+		r := e.create(store.NewTask{ID: "1", Delay: e.short(200 * time.Millisecond)}, store.NewTask{ID: "2", Delay: e.short(200 * time.Millisecond)})
 		e.nothing("they are not due") // a store that plans ahead has them in mind now
 		e.cancel(store.Cancelled, "1", false)
 		e.advanceTo(r[1].Due)
@@ -64,7 +64,7 @@ var cancelCases = []testCase{
 	}},
 	{"with force: a lease that would have run out brings nothing back", cancel, func(e *env) {
 		e.ready("1")
-		l := e.leaseFor("1", 100*time.Millisecond)
+		l := e.leaseFor("1", e.short(100*time.Millisecond))
 		e.cancel(store.Cancelled, "1", true)
 		e.advanceTo(l.LeaseUntil.Add(time.Millisecond))
 		e.nothing("it is cancelled")
@@ -82,7 +82,7 @@ var cancelCases = []testCase{
 	}},
 	{"a lease that ran out is no obstacle", cancel, func(e *env) {
 		e.ready("1")
-		l := e.leaseFor("1", 100*time.Millisecond)
+		l := e.leaseFor("1", e.short(100*time.Millisecond))
 		e.advanceTo(l.LeaseUntil)
 		e.cancel(store.Cancelled, "1", false)
 		e.stale(l, "cancelled")

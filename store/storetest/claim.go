@@ -9,7 +9,7 @@ import (
 
 var claimCases = []testCase{
 	{"never before it is due, and from then on", 0, func(e *env) {
-		r := e.create(store.NewTask{ID: "1", Delay: 100 * time.Millisecond})[0]
+		r := e.create(store.NewTask{ID: "1", Delay: e.short(100 * time.Millisecond)})[0]
 		e.nothing("it is due in 100 ms")
 		if e.in.Advance != nil {
 			e.advance(r.Due.Sub(e.now()) - time.Millisecond)
@@ -104,7 +104,7 @@ var claimCases = []testCase{
 		e.sameIDs("claim", ids(r.Tasks), []string{"1"})
 		e.gone("1")
 		e.counts(0, 1, 0, 0)
-		e.advance(200 * time.Millisecond)
+		e.advance(e.short(200 * time.Millisecond))
 		e.sameIDs("the next", ids(e.claim(10)), []string{"2"})
 	}},
 	{"an answer is bounded in bytes and the rest comes next", 0, func(e *env) {

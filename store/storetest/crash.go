@@ -53,7 +53,7 @@ var crashCases = []testCase{
 	}},
 	{"a lease runs out after it, and counts as lost", reopen, func(e *env) {
 		e.ready("1")
-		old := e.leaseFor("1", 500*time.Millisecond)
+		old := e.leaseFor("1", e.short(500*time.Millisecond))
 		e.reopen()
 		if e.in.Advance != nil {
 			e.nothing("the lease is not over")
@@ -68,7 +68,7 @@ var crashCases = []testCase{
 		e.set(func(s *store.Settings) { s.MaxLost = 3 })
 		e.ready("poison", "good")
 		for range 3 {
-			l := e.leaseFor("poison", 100*time.Millisecond)
+			l := e.leaseFor("poison", e.short(100*time.Millisecond))
 			e.reopen()
 			e.advanceTo(l.LeaseUntil)
 		}
@@ -89,7 +89,7 @@ var crashCases = []testCase{
 		e.ack(l)
 	}},
 	{"cancelled stays cancelled", reopen | cancel, func(e *env) {
-		r := e.create(store.NewTask{ID: "1", Delay: 300 * time.Millisecond}, store.NewTask{ID: "2", Delay: 300 * time.Millisecond})
+		r := e.create(store.NewTask{ID: "1", Delay: e.short(300 * time.Millisecond)}, store.NewTask{ID: "2", Delay: e.short(300 * time.Millisecond)})
 		e.ready("3")
 		l := e.lease("3")
 		e.cancel(store.Cancelled, "1", false)

@@ -74,7 +74,7 @@ var deadCases = []testCase{
 		e.set(func(s *store.Settings) { s.MaxLost = 1 })
 		e.ready("1")
 		for range 3 {
-			l := e.leaseFor("1", 50*time.Millisecond)
+			l := e.leaseFor("1", e.short(50*time.Millisecond))
 			e.advanceTo(l.LeaseUntil)
 			e.counts(0, 0, 0, 1)
 			n, err := e.st.Redrive(e.ctx, store.RedriveRequest{Queue: q, All: true})

@@ -80,6 +80,15 @@ func (e *env) advance(d time.Duration) {
 	e.advanceTo(e.now().Add(d))
 }
 
+// short is a time that a test waits for. Where the clock can not be moved it is
+// longer, so that a machine that is busy does not decide what is seen before it.
+func (e *env) short(d time.Duration) time.Duration {
+	if e.in.Advance == nil {
+		return 4 * d
+	}
+	return d
+}
+
 func (e *env) advanceTo(at time.Time) {
 	e.Helper()
 	for {

@@ -10,7 +10,7 @@ import (
 var leaseCases = []testCase{
 	{"one that ran out makes the task ready again, counted as lost", get, func(e *env) {
 		e.ready("1")
-		old := e.leaseFor("1", 300*time.Millisecond)
+		old := e.leaseFor("1", e.short(300*time.Millisecond))
 		e.nothing("it is leased")
 		e.advanceTo(old.LeaseUntil)
 		t := e.state("1", store.StateReady)
@@ -24,7 +24,7 @@ var leaseCases = []testCase{
 		e.ack(l)
 	}},
 	{"over at its deadline, not a nanosecond before", fakeClock, func(e *env) {
-		for i, d := range []time.Duration{time.Millisecond, 500 * time.Millisecond, 999 * time.Millisecond, 1500 * time.Millisecond} {
+		for i, d := range []time.Duration{time.Millisecond, e.short(500 * time.Millisecond), 999 * time.Millisecond, 1500 * time.Millisecond} {
 			for _, finer := range []time.Duration{0, 1, 499_999} { // claimed in the middle of a millisecond
 				id := fmt.Sprint(i, finer)
 				e.ready(id)
@@ -51,7 +51,7 @@ var leaseCases = []testCase{
 	}},
 	{"a receipt is stale from its deadline, though nobody claimed the task", 0, func(e *env) {
 		e.ready("1")
-		l := e.leaseFor("1", 200*time.Millisecond)
+		l := e.leaseFor("1", e.short(200*time.Millisecond))
 		e.advanceTo(l.LeaseUntil)
 		e.stale(l, "its lease ran out")
 		e.counts(0, 1, 0, 0)
@@ -59,7 +59,7 @@ var leaseCases = []testCase{
 	}},
 	{"a stale worker changes nothing about the new holder's lease", 0, func(e *env) {
 		e.ready("1")
-		old := e.leaseFor("1", 200*time.Millisecond)
+		old := e.leaseFor("1", e.short(200*time.Millisecond))
 		e.advanceTo(old.LeaseUntil)
 		l := e.lease("1")
 		e.stale(old, "another has the task")
@@ -72,10 +72,10 @@ var leaseCases = []testCase{
 		e.set2s()
 		e.create(store.NewTask{ID: "1", Delay: 15 * time.Second})
 		for range 29 {
-			e.advance(500 * time.Millisecond)
+			e.advance(e.short(500 * time.Millisecond))
 			e.nothing("it is due after 15 s")
 		}
-		e.advance(500 * time.Millisecond)
+		e.advance(e.short(500 * time.Millisecond))
 		l := e.leaseFor("1", 2*time.Second)
 		if l.Attempt() != 1 {
 			e.Errorf("attempt %d, want 1", l.Attempt())
@@ -84,10 +84,10 @@ var leaseCases = []testCase{
 		e.nothing("its lease has a millisecond to go")
 		e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Delay: 15 * time.Second})
 		for range 29 {
-			e.advance(500 * time.Millisecond)
+			e.advance(e.short(500 * time.Millisecond))
 			e.nothing("it is to be tried again after 15 s")
 		}
-		e.advance(500 * time.Millisecond)
+		e.advance(e.short(500 * time.Millisecond))
 		l = e.leaseFor("1", 2*time.Second)
 		if l.Failures != 1 || l.Lost != 0 {
 			e.Errorf("failures %d, lost %d; want 1, 0", l.Failures, l.Lost)
@@ -97,7 +97,7 @@ var leaseCases = []testCase{
 		e.set(func(s *store.Settings) { s.MaxLost = 3 })
 		e.create(store.NewTask{ID: "1", Due: e.past(), MaxAttempts: 1}) // attempts are another counter
 		for n := 1; n <= 3; n++ {
-			l := e.leaseFor("1", 100*time.Millisecond)
+			l := e.leaseFor("1", e.short(100*time.Millisecond))
 			if l.Attempt() != n || l.Lost != n-1 {
 				e.Fatalf("attempt %d, lost %d; want %d, %d", l.Attempt(), l.Lost, n, n-1)
 			}
@@ -114,7 +114,11 @@ var leaseCases = []testCase{
 		e.set(func(s *store.Settings) { s.MaxLost, s.MaxAttempts = 3, 3 })
 		e.ready("1")
 		for _, fails := range []bool{true, false, true, false} {
-			l := e.leaseFor("1", 100*time.Millisecond)
+			lease := e.short(100 * time.Millisecond)
+			if fails {
+				lease = time.Minute
+			}
+			l := e.leaseFor("1", lease)
 			if fails {
 				e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Error: "boom"})
 				e.advance(time.Millisecond)
@@ -131,16 +135,16 @@ var leaseCases = []testCase{
 	}},
 	{"extend moves the deadline on", get, func(e *env) {
 		e.ready("1")
-		l := e.leaseFor("1", 300*time.Millisecond)
+		l := e.leaseFor("1", e.short(300*time.Millisecond))
 		for range 3 {
 			before := e.now()
-			r := e.settled(store.Extended, store.Settlement{Receipt: l.Receipt, Action: store.Extend, Lease: 300 * time.Millisecond})
-			e.between("new deadline", r.At, before, e.now(), 300*time.Millisecond)
+			r := e.settled(store.Extended, store.Settlement{Receipt: l.Receipt, Action: store.Extend, Lease: e.short(300 * time.Millisecond)})
+			e.between("new deadline", r.At, before, e.now(), e.short(300*time.Millisecond))
 			t := e.state("1", store.StateLeased)
 			if !t.LeaseUntil.Equal(r.At) || t.Worker != "w" {
 				e.Errorf("leased by %q until %v, want w until %v", t.Worker, t.LeaseUntil, r.At)
 			}
-			e.advance(150 * time.Millisecond)
+			e.advance(e.short(150 * time.Millisecond))
 			e.nothing("the lease was extended")
 		}
 		e.ack(l)
@@ -148,7 +152,7 @@ var leaseCases = []testCase{
 	{"extend may shorten", 0, func(e *env) {
 		e.ready("1")
 		l := e.leaseFor("1", time.Hour)
-		r := e.settled(store.Extended, store.Settlement{Receipt: l.Receipt, Action: store.Extend, Lease: 100 * time.Millisecond})
+		r := e.settled(store.Extended, store.Settlement{Receipt: l.Receipt, Action: store.Extend, Lease: e.short(100 * time.Millisecond)})
 		e.advanceTo(r.At)
 		e.stale(l, "the shorter lease ran out")
 		if l := e.lease("1"); l.Lost != 1 {
@@ -176,7 +180,7 @@ var leaseCases = []testCase{
 			tasks = append(tasks, store.NewTask{ID: fmt.Sprint(i), Due: past})
 		}
 		e.create(tasks...)
-		r := e.claimRequests(store.ClaimRequest{Queue: q, Max: 5000, Lease: 500 * time.Millisecond})[0]
+		r := e.claimRequests(store.ClaimRequest{Queue: q, Max: 5000, Lease: e.short(500 * time.Millisecond)})[0]
 		if len(r.Tasks) != 5000 {
 			e.Fatalf("claimed %d of 5000", len(r.Tasks))
 		}

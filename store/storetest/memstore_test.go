@@ -14,6 +14,9 @@ func TestMemstore(t *testing.T) {
 
 // On the real clock, as stores have to be tested whose clock can not be moved.
 func TestMemstoreOnTheRealClock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for real")
+	}
 	storetest.Run(t, storetest.Harness{Open: func(testing.TB) *storetest.Instance {
 		return &storetest.Instance{Store: memstore.New(nil)}
 	}})

@@ -30,7 +30,7 @@ var orderCases = []testCase{
 		}
 		e.move(store.Rescheduled, "moved", past.Add(-time.Second))
 		e.move(store.Rescheduled, "moved", past)
-		for _, l := range e.claimRequests(store.ClaimRequest{Queue: q, Max: 5, Lease: 300 * time.Millisecond})[0].Tasks {
+		for _, l := range e.claimRequests(store.ClaimRequest{Queue: q, Max: 5, Lease: e.short(300 * time.Millisecond)})[0].Tasks {
 			switch l.ID {
 			case "moved", "released":
 				e.settled(store.Released, store.Settlement{Receipt: l.Receipt, Action: store.Release})
@@ -58,7 +58,7 @@ var orderCases = []testCase{
 	{"a retried task takes its turn among many", 0, func(e *env) {
 		e.ready("old")
 		l := e.lease("old")
-		r := e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Delay: 50 * time.Millisecond})
+		r := e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Delay: e.short(50 * time.Millisecond)})
 		e.advanceTo(r.Due.Add(10 * time.Millisecond))
 		var tasks []store.NewTask
 		for i := range 1000 {
@@ -92,7 +92,7 @@ var orderCases = []testCase{
 			tasks = append(tasks, store.NewTask{Queue: "full", ID: fmt.Sprint(i), Due: past})
 		}
 		e.create(tasks...)
-		r := e.create(store.NewTask{ID: "1", Delay: 100 * time.Millisecond})[0]
+		r := e.create(store.NewTask{ID: "1", Delay: e.short(100 * time.Millisecond)})[0]
 		e.advanceTo(r.Due)
 		e.lease("1")
 	}},

@@ -28,7 +28,7 @@ var rescheduleCases = []testCase{
 	}},
 	{"a ready one waits again", reschedule, func(e *env) {
 		e.ready("1")
-		due := e.now().Add(300 * time.Millisecond)
+		due := e.now().Add(e.short(300 * time.Millisecond))
 		due = e.move(store.Rescheduled, "1", due).Due
 		e.nothing("it was moved")
 		e.counts(1, 0, 0, 0)
@@ -67,7 +67,7 @@ var rescheduleCases = []testCase{
 	}},
 	{"one whose lease ran out", reschedule, func(e *env) {
 		e.ready("1")
-		l := e.leaseFor("1", 100*time.Millisecond)
+		l := e.leaseFor("1", e.short(100*time.Millisecond))
 		e.advanceTo(l.LeaseUntil)
 		e.move(store.Rescheduled, "1", e.now().Add(time.Hour))
 		e.stale(l, "rescheduled")

@@ -12,8 +12,8 @@ var retryCases = []testCase{
 		e.create(store.NewTask{ID: "1", Due: e.past(), Payload: []byte("p"), Headers: map[string]string{"a": "b"}})
 		l := e.lease("1")
 		before := e.now()
-		r := e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Delay: 300 * time.Millisecond, Error: "boom"})
-		e.between("due", r.Due, before, e.now(), 300*time.Millisecond)
+		r := e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Delay: e.short(300 * time.Millisecond), Error: "boom"})
+		e.between("due", r.Due, before, e.now(), e.short(300*time.Millisecond))
 		want := l.Task
 		want.State, want.Due, want.Worker, want.LeaseUntil = store.StateScheduled, r.Due, "", time.Time{}
 		want.Failures, want.LastError = 1, "boom"

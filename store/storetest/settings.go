@@ -121,7 +121,7 @@ var settingsCases = []testCase{
 	}},
 	{"a lease that runs out while paused is lost all the same", settings, func(e *env) {
 		e.ready("1")
-		l := e.leaseFor("1", 100*time.Millisecond)
+		l := e.leaseFor("1", e.short(100*time.Millisecond))
 		e.set(func(s *store.Settings) { s.Paused = true })
 		e.advanceTo(l.LeaseUntil)
 		e.counts(0, 1, 0, 0)

@@ -71,8 +71,8 @@ var settleCases = []testCase{
 				e.Fatalf("attempt %d after %d snoozes, want 1", l.Attempt(), n)
 			}
 			before := e.now()
-			r := e.settled(store.Snoozed, store.Settlement{Receipt: l.Receipt, Action: store.Snooze, Delay: 200 * time.Millisecond})
-			e.between("due", r.Due, before, e.now(), 200*time.Millisecond)
+			r := e.settled(store.Snoozed, store.Settlement{Receipt: l.Receipt, Action: store.Snooze, Delay: e.short(200 * time.Millisecond)})
+			e.between("due", r.Due, before, e.now(), e.short(200*time.Millisecond))
 			want := l.Task
 			want.State, want.Due, want.Worker, want.LeaseUntil = store.StateScheduled, r.Due, "", time.Time{}
 			e.same("snoozed", e.task("1"), want)

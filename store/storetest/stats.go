@@ -19,11 +19,11 @@ var statsCases = []testCase{
 		}
 	}},
 	{"count through a whole life", 0, func(e *env) {
-		due := e.create(store.NewTask{ID: "1", Delay: 200 * time.Millisecond}, store.NewTask{ID: "2", Delay: time.Hour})
+		due := e.create(store.NewTask{ID: "1", Delay: e.short(200 * time.Millisecond)}, store.NewTask{ID: "2", Delay: time.Hour})
 		e.counts(2, 0, 0, 0)
 		e.advanceTo(due[0].Due)
 		e.counts(1, 1, 0, 0)
-		l := e.leaseFor("1", 100*time.Millisecond)
+		l := e.leaseFor("1", e.short(100*time.Millisecond))
 		e.counts(1, 0, 1, 0)
 		e.advanceTo(l.LeaseUntil)
 		e.counts(1, 1, 0, 0)
@@ -31,9 +31,9 @@ var statsCases = []testCase{
 		e.settled(store.Released, store.Settlement{Receipt: l.Receipt, Action: store.Release})
 		e.counts(1, 1, 0, 0)
 		l = e.lease("1")
-		e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Delay: 100 * time.Millisecond})
+		e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Delay: e.short(100 * time.Millisecond)})
 		e.counts(2, 0, 0, 0)
-		e.advance(102 * time.Millisecond)
+		e.advance(e.short(100*time.Millisecond) + 2*time.Millisecond)
 		l = e.lease("1")
 		e.settled(store.Dead, store.Settlement{Receipt: l.Receipt, Action: store.Bury})
 		e.counts(1, 0, 0, 1)
