@@ -114,7 +114,7 @@ type Store interface {
 	PutSettings(ctx context.Context, queue string, settings Settings) (Settings, error)
 
 	// Redrive brings dead tasks back: no failures, nothing lost, due now, in
-	// the order they were due. It returns how many. Large numbers are moved in
+	// the order in which they were scheduled. It returns how many. Large numbers are moved in
 	// slices, so that an error may come after some were moved.
 	Redrive(ctx context.Context, request RedriveRequest) (int, error)
 

@@ -23,11 +23,15 @@ func (s *Store) Redrive(ctx context.Context, r store.RedriveRequest) (int, error
 	if q == nil {
 		return 0, nil
 	}
-	if err := q.expire(s.now().UnixMilli()); err != nil {
+	// One moment for all of them: their order is that of scheduling then.
+	now := s.now().UnixMilli()
+	if err := q.expire(now); err != nil {
 		return 0, err
 	}
 	if r.All {
-		return q.sweep(ctx, kindDead, pos{}, pos{math.MaxInt64, 0}, (*change).redrive)
+		return q.sweep(ctx, kindDead, pos{}, pos{math.MaxInt64, 0}, func(c *change, p pos) (bool, error) {
+			return c.redrive(p, now)
+		})
 	}
 	q.mu.Lock()
 	c := q.change(s.promised())
@@ -39,7 +43,7 @@ func (s *Store) Redrive(ctx context.Context, r store.RedriveRequest) (int, error
 			if err = c.touch(id); err == nil {
 				if at, there, err = c.finder.find(id); err == nil && there && at.dead {
 					var did bool
-					if did, err = c.redrive(at.pos); did {
+					if did, err = c.redrive(at.pos, now); did {
 						n++
 					}
 				}
@@ -56,8 +60,8 @@ func (s *Store) Redrive(ctx context.Context, r store.RedriveRequest) (int, error
 	return n, c.commit(failed)
 }
 
-// redrive brings one dead task back.
-func (c *change) redrive(p pos) (bool, error) {
+// redrive brings one dead task back, due now.
+func (c *change) redrive(p pos, now int64) (bool, error) {
 	q := c.q
 	rec, size, err := q.read(place{p, true}, true)
 	if unreadable(err) {
@@ -68,7 +72,7 @@ func (c *change) redrive(p pos) (bool, error) {
 	rec.failures, rec.lost = 0, 0
 	c.deleteRecord(kindDead, p, uint32(size))
 	q.dead--
-	c.schedule(pos{q.s.now().UnixMilli(), p.seq}, &rec)
+	c.schedule(pos{now, p.seq}, &rec)
 	return true, nil
 }
 
