@@ -23,7 +23,7 @@ const (
 	demoOverdueBy  = 30 * time.Minute
 	demoFirstDue   = 1500 * time.Millisecond // after the start
 	demoLastDue    = 4 * time.Second
-	demoPaidBefore = 400 * time.Millisecond // its time is over
+	demoPaidBefore = 700 * time.Millisecond // its time is over
 	demoPatience   = 10 * time.Second       // after the last due time
 )
 

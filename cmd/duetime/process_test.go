@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -338,6 +339,23 @@ func TestServerKilled(t *testing.T) {
 			t.Errorf("%+v after %+v: the lease was not over", r, last)
 		}
 		byID[r.ID] = r
+	}
+}
+
+// TestTerminated: SIGTERM, of which a service manager makes use, stops a server
+// and a worker in good order.
+func TestTerminated(t *testing.T) {
+	f := newFleet(t)
+	worker := f.work()
+	f.schedule(1, overdue)
+	f.finish(1) // so that the worker is at work
+	for name, cmd := range map[string]*exec.Cmd{"work": worker, "serve": f.server} {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

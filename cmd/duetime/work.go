@@ -86,8 +86,9 @@ func (a *app) work(ctx context.Context, c *cli.Command) error {
 	}
 	// A worker goes on whatever happens to its store, so a mistake in the command
 	// line has to be found before.
+	var settings duetime.Settings
 	err = a.withClient(ctx, c, func(client *duetime.Client) error {
-		_, err := client.Settings(ctx, queue)
+		settings, err = client.Settings(ctx, queue)
 		return err
 	})
 	if err != nil {
@@ -99,9 +100,21 @@ func (a *app) work(ctx context.Context, c *cli.Command) error {
 		job.worker.HandleWith(queue, opts, job.handle)
 		stop := job.stopAtSecondSignal()
 		defer stop()
-		fmt.Fprintf(a.stderr, "waiting for tasks of %s (Ctrl-C stops)\n", queue)
+		fmt.Fprintf(a.stderr, "waiting for tasks of %s (Ctrl-C stops)%s\n", queue, heldBack(settings))
 		return job.worker.Run(ctx)
 	})
+}
+
+// heldBack says what keeps due tasks from being handed out, so that nobody
+// wonders why none come.
+func heldBack(s duetime.Settings) string {
+	switch {
+	case s.Paused:
+		return "; the queue is paused: see duetime resume"
+	case s.Release != store.ReleaseImmediate:
+		return fmt.Sprintf("; its release setting, %q, says when due tasks are let out", s.Release)
+	}
+	return ""
 }
 
 // workJob is one run of duetime work.
