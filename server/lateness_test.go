@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,6 +50,7 @@ func TestMain(m *testing.M) {
 
 // serveForTest serves an embedded store until standard input ends.
 func serveForTest(dir string) error {
+	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // as duetime serve does
 	st, err := diskstore.Open(dir, nil)
 	if err != nil {
 		return err
