@@ -78,7 +78,7 @@ func (c *change) apply() error {
 	if err := b.Set(counterKey(c.q.num), c.q.counters(), nil); err != nil {
 		return c.q.s.broken(err)
 	}
-	if err := c.q.s.begin(b, c.strength); err != nil {
+	if err := c.q.s.begin(b); err != nil {
 		return err
 	}
 	c.applied = append(c.applied, b)
@@ -90,7 +90,10 @@ func (c *change) apply() error {
 func (c *change) wait() error {
 	var first error
 	for _, b := range c.applied {
-		first = cmp.Or(first, c.q.s.end(b, c.strength))
+		first = cmp.Or(first, c.q.s.written(b))
+	}
+	if c.strength == hard && len(c.applied) > 0 && first == nil {
+		first = c.q.s.durable()
 	}
 	c.applied = nil
 	return first

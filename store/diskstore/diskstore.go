@@ -155,7 +155,7 @@ func Open(dir string, opts *Options) (_ *Store, err error) {
 			}
 		}()
 	}
-	s.fs = &logFS{FS: under}
+	s.fs = newLogFS(under)
 	s.space = newSpace(under, s.dir, o.MinFree, &s.fs.full)
 	cache := pebble.NewCache(o.CacheBytes)
 	defer cache.Unref()
@@ -176,8 +176,8 @@ func pebbleOptions(s *Store, o *Options, cache *pebble.Cache) *pebble.Options {
 	po := &pebble.Options{
 		FS:    s.fs,
 		Cache: cache,
-		// A later format writes into the log how far it was synced, which is not
-		// true of soft commits; see logFS.
+		// A later format writes into the log how far it was synced, and Pebble
+		// does not know that; see logFS.
 		FormatMajorVersion:          pebble.FormatColumnarBlocks,
 		MemTableSize:                o.memTableBytes,
 		MemTableStopWritesThreshold: 4,
@@ -203,10 +203,7 @@ func (s *Store) load() error {
 	case err == pebble.ErrNotFound:
 		b := s.db.NewBatch()
 		_ = b.Set([]byte{kindMeta}, []byte(formatVersion), nil)
-		if err := s.begin(b, hard); err != nil {
-			return err
-		}
-		return s.end(b, hard)
+		return s.commit(b)
 	case err != nil:
 		return err
 	}
@@ -277,44 +274,51 @@ func (s *Store) enter(ctx context.Context) error {
 	return nil
 }
 
-// begin applies a batch and starts its way into the log; end waits for it. Every
-// begin that returns nil is followed by end.
-func (s *Store) begin(b *pebble.Batch, st strength) error {
-	if st == hard {
-		s.fs.hard.Add(1)
-	}
+// begin applies a batch and starts its way into the log; written waits until the
+// operating system has it. Every begin that returns nil is followed by written.
+func (s *Store) begin(b *pebble.Batch) error {
 	if err := s.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
-		if st == hard {
-			s.fs.hard.Add(-1)
-		}
 		return s.broken(err)
 	}
 	return nil
 }
 
-func (s *Store) end(b *pebble.Batch, st strength) error {
-	err := b.SyncWait()
-	if st == hard {
-		s.fs.hard.Add(-1)
-	}
-	if err != nil {
+func (s *Store) written(b *pebble.Batch) error {
+	if err := b.SyncWait(); err != nil {
 		return s.broken(err)
 	}
 	_ = b.Close()
 	return nil
 }
 
+// commit writes a batch that is not part of a change.
+func (s *Store) commit(b *pebble.Batch) error {
+	if err := s.begin(b); err != nil {
+		return err
+	}
+	if err := s.written(b); err != nil {
+		return err
+	}
+	return s.durable()
+}
+
+// durable waits until what was written is on the disk.
+func (s *Store) durable() error {
+	if err := s.fs.sync(); err != nil {
+		return s.broken(err)
+	}
+	return nil
+}
+
 // promised is the strength of what must be kept.
 func (s *Store) promised() strength { return strength(s.durability == Always) }
 
-// sync makes everything that was applied durable.
+// sync makes everything that was applied durable, also what other calls have not
+// yet seen written.
 func (s *Store) sync() error {
 	b := s.db.NewBatch()
 	_ = b.LogData([]byte{0}, nil)
-	if err := s.begin(b, hard); err != nil {
-		return err
-	}
-	return s.end(b, hard)
+	return s.commit(b)
 }
 
 func (s *Store) syncLoop(every time.Duration) {

@@ -61,10 +61,7 @@ func (s *Store) writeQueue(q *queue, settings store.Settings) error {
 	}
 	b := s.db.NewBatch()
 	_ = b.Set(queueKey(q.name), append(binary.BigEndian.AppendUint32(nil, q.num), doc...), nil)
-	if err := s.begin(b, hard); err != nil {
-		return err
-	}
-	return s.end(b, hard)
+	return s.commit(b)
 }
 
 // readQueue reads what writeQueue wrote.

@@ -2,6 +2,7 @@ package diskstore
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -17,24 +18,68 @@ import (
 //
 // Pebble has hard commits, and commits that stay in its own buffer for a while,
 // which is too soft: a handler that kills the process would leave no trace of
-// its lease. So every commit asks Pebble to sync, and logFS leaves the fsync out
-// while no hard commit is under way. A hard commit counts itself in hard before
-// it is queued, until its sync has returned, so the sync that covers it is real.
+// its lease. So every commit asks Pebble to sync, and the log's Sync does
+// nothing: when it returns, the record has been written. A hard commit then waits
+// for logFS.sync. Pebble's one goroutine that writes the log is so never busy with
+// a sync, behind which the lease of a task that is due now would have to wait.
 //
-// A log file that ends with left-out syncs is synced when it is closed: Pebble
-// closes a log before it starts the next, and replays a log only if all before
-// it are whole.
+// A log file that has not been synced to its end is synced when it is closed:
+// Pebble closes a log before it starts the next, and replays a log only if all
+// before it are whole.
 type logFS struct {
 	vfs.FS
-	hard atomic.Int64
 
 	// full is set while a write waits for space on the disk.
 	full atomic.Bool
 	// closing ends such waiting.
 	closing atomic.Bool
+
+	mu       sync.Mutex
+	ended    sync.Cond // a sync has ended; on mu
+	logs     map[*logFile]struct{}
+	syncing  bool
+	started  uint64 // syncs
+	finished uint64
+	err      error // of the first sync that failed; all later ones fail too
 }
 
-func (fs *logFS) isLog(category vfs.DiskWriteCategory) bool { return category == "pebble-wal" }
+func newLogFS(fs vfs.FS) *logFS {
+	l := &logFS{FS: fs, logs: make(map[*logFile]struct{})}
+	l.ended.L = &l.mu
+	return l
+}
+
+// sync makes durable what was written to the logs before it was called. Calls at
+// the same time share one fsync: while one is under way, the next collects.
+func (fs *logFS) sync() error {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for want := fs.started + 1; fs.finished < want && fs.err == nil; {
+		if fs.syncing {
+			fs.ended.Wait()
+			continue
+		}
+		fs.syncing = true
+		fs.started++
+		files := make([]*logFile, 0, len(fs.logs))
+		for f := range fs.logs {
+			files = append(files, f)
+		}
+		fs.mu.Unlock()
+		var err error
+		for _, f := range files {
+			err = errors.Join(err, f.sync())
+		}
+		fs.mu.Lock()
+		fs.syncing = false
+		fs.finished = fs.started
+		if err != nil && fs.err == nil {
+			fs.err = err
+		}
+		fs.ended.Broadcast()
+	}
+	return fs.err
+}
 
 func (fs *logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := fs.FS.Create(name, category)
@@ -51,10 +96,14 @@ func (fs *logFS) wrap(f vfs.File, err error, category vfs.DiskWriteCategory) (vf
 		return nil, err
 	}
 	w := &waitingFile{File: f, fs: fs}
-	if fs.isLog(category) {
-		return &logFile{waitingFile: w}, nil
+	if category != "pebble-wal" {
+		return w, nil
 	}
-	return w, nil
+	log := &logFile{waitingFile: w}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.logs[log] = struct{}{}
+	return log, nil
 }
 
 // Unwrap lets Pebble find the file system beneath.
@@ -73,13 +122,11 @@ func (f *waitingFile) Write(p []byte) (int, error) {
 	for {
 		n, err := f.File.Write(p[done:])
 		done += n
-		if err == nil || !errors.Is(err, syscall.ENOSPC) {
-			if done > 0 && err == nil {
-				f.fs.full.Store(false)
-			}
-			return done, err
+		if err == nil {
+			f.fs.full.Store(false)
+			return done, nil
 		}
-		if f.fs.closing.Load() {
+		if !errors.Is(err, syscall.ENOSPC) || f.fs.closing.Load() {
 			return done, err
 		}
 		f.fs.full.Store(true)
@@ -87,10 +134,13 @@ func (f *waitingFile) Write(p []byte) (int, error) {
 	}
 }
 
-// logFile is one log, written by one goroutine at a time.
+// logFile is one log. One goroutine writes to it and closes it, others sync it.
 type logFile struct {
 	*waitingFile
-	dirty atomic.Bool // written to and not synced since
+	dirty atomic.Bool // written to since the last sync began
+
+	syncMu sync.Mutex
+	closed bool
 }
 
 func (f *logFile) Write(p []byte) (int, error) {
@@ -98,17 +148,24 @@ func (f *logFile) Write(p []byte) (int, error) {
 	return f.waitingFile.Write(p)
 }
 
-func (f *logFile) Sync() error { return f.SyncData() }
+func (f *logFile) Sync() error     { return nil }
+func (f *logFile) SyncData() error { return nil }
 
-func (f *logFile) SyncData() error {
-	if f.fs.hard.Load() == 0 {
+// sync makes durable what was written before; what a closed file has was made so
+// when it was closed.
+func (f *logFile) sync() error {
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
+	if f.closed {
 		return nil
 	}
-	return f.sync()
+	return f.syncLocked()
 }
 
-func (f *logFile) sync() error {
-	f.dirty.Store(false)
+func (f *logFile) syncLocked() error {
+	if !f.dirty.Swap(false) {
+		return nil
+	}
 	err := f.File.SyncData()
 	if err != nil {
 		f.dirty.Store(true)
@@ -117,9 +174,12 @@ func (f *logFile) sync() error {
 }
 
 func (f *logFile) Close() error {
-	var err error
-	if f.dirty.Load() {
-		err = f.sync()
-	}
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
+	err := f.syncLocked()
+	f.closed = true
+	f.fs.mu.Lock()
+	delete(f.fs.logs, f)
+	f.fs.mu.Unlock()
 	return errors.Join(err, f.File.Close())
 }
