@@ -16,112 +16,151 @@ import (
 	"github.com/duetime/duetime/store/memstore"
 )
 
+// onStores runs a benchmark on the stores that live in this process.
+func onStores(b *testing.B, run func(b *testing.B, client *duetime.Client)) {
+	for _, s := range []struct {
+		name string
+		open func(b *testing.B) (store.Store, error)
+	}{
+		{"mem", func(*testing.B) (store.Store, error) { return memstore.New(nil), nil }},
+		{"disk", func(b *testing.B) (store.Store, error) { return diskstore.Open(b.TempDir(), nil) }},
+	} {
+		b.Run("store="+s.name, func(b *testing.B) {
+			st, err := s.open(b)
+			if err != nil {
+				b.Fatal(err)
+			}
+			client := duetime.NewClient(st, quiet())
+			defer client.Close()
+			run(b, client)
+		})
+	}
+}
+
 // BenchmarkWorker says how many tasks a second a worker does whose handler does
 // nothing.
 func BenchmarkWorker(b *testing.B) {
 	for _, concurrency := range []int{1, 32, 256} {
 		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
-			b.ReportAllocs()
-			client := duetime.NewClient(memstore.New(nil), quiet())
-			defer client.Close()
-			tasks := make([]duetime.NewTask, b.N)
-			due := time.Now()
-			for i := range tasks {
-				tasks[i] = duetime.NewTask{ID: fmt.Sprint(i), Payload: []byte("payload"), Due: due}
-			}
-			if _, err := client.ScheduleMany(b.Context(), "bench", tasks); err != nil {
-				b.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(b.Context())
-			defer cancel()
-			var done atomic.Int64
-			worker := duetime.NewWorker(client, &duetime.WorkerOptions{Concurrency: concurrency})
-			worker.Handle("bench", func(context.Context, *duetime.Task) error {
-				if done.Add(1) == int64(b.N) {
-					cancel()
-				}
-				return nil
-			})
-			runtime.GC()
-			used := cpu()
-			b.ResetTimer()
-			if err := worker.Run(ctx); err != nil {
-				b.Fatal(err)
-			}
-			b.StopTimer()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
-			b.ReportMetric(float64((cpu()-used).Nanoseconds())/float64(b.N), "cpu-ns/op")
-			if s, err := client.Stats(context.Background(), "bench"); err != nil || s != (duetime.Stats{}) {
-				b.Fatalf("left: %+v, %v", s, err)
-			}
+			onStores(b, func(b *testing.B, client *duetime.Client) { drain(b, client, concurrency) })
 		})
+	}
+}
+
+func drain(b *testing.B, client *duetime.Client, concurrency int) {
+	b.ReportAllocs()
+	tasks := make([]duetime.NewTask, b.N)
+	due := time.Now()
+	for i := range tasks {
+		tasks[i] = duetime.NewTask{ID: fmt.Sprint(i), Payload: make([]byte, 100), Due: due}
+	}
+	if _, err := client.ScheduleMany(b.Context(), "bench", tasks); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	var done atomic.Int64
+	worker := duetime.NewWorker(client, &duetime.WorkerOptions{Concurrency: concurrency})
+	worker.Handle("bench", func(context.Context, *duetime.Task) error {
+		if done.Add(1) == int64(b.N) {
+			cancel()
+		}
+		return nil
+	})
+	b.ResetTimer()
+	if err := worker.Run(ctx); err != nil {
+		b.Fatal(err)
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+	if s, err := client.Stats(context.Background(), "bench"); err != nil || s != (duetime.Stats{}) {
+		b.Fatalf("left: %+v, %v", s, err)
 	}
 }
 
 // BenchmarkLateness says how late handlers start, with 2,000 tasks a second at
 // random times. Take -benchtime 60000x for half a minute.
 func BenchmarkLateness(b *testing.B) {
-	for name, open := range map[string]func() (store.Store, error){
-		"mem":  func() (store.Store, error) { return memstore.New(nil), nil },
-		"disk": func() (store.Store, error) { return diskstore.Open(b.TempDir(), nil) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			st, err := open()
-			if err != nil {
-				b.Fatal(err)
-			}
-			client := duetime.NewClient(st, quiet())
-			defer client.Close()
-			ctx, cancel := context.WithCancel(b.Context())
-			defer cancel()
-			late := make([]time.Duration, b.N)
-			var done atomic.Int64
-			worker := duetime.NewWorker(client, nil)
-			worker.Handle("bench", func(_ context.Context, t *duetime.Task) error {
-				n := done.Add(1)
-				late[n-1] = time.Now().Round(0).Sub(t.Due)
-				if n == int64(b.N) {
-					cancel()
-				}
-				return nil
-			})
-			// Scheduled up to a second ahead, one by one, as they would be in life.
-			go func() {
-				for start, i := time.Now(), 0; i < b.N && ctx.Err() == nil; i++ {
-					time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / 2000)))
-					delay := 10*time.Millisecond + rand.N(time.Second)
-					if _, err := client.Schedule(ctx, "bench", duetime.NewTask{Delay: delay}); err != nil {
-						b.Error(err)
-					}
-				}
-			}()
-			if err := worker.Run(ctx); err != nil {
-				b.Fatal(err)
-			}
-			slices.Sort(late)
-			if late[0] < 0 {
-				b.Errorf("one came %v early", -late[0])
-			}
-			b.ReportMetric(float64(late[len(late)/2].Microseconds()), "p50-µs")
-			b.ReportMetric(float64(late[len(late)*99/100].Microseconds()), "p99-µs")
-			b.ReportMetric(float64(late[len(late)-1].Microseconds()), "max-µs")
+	for _, before := range []bool{true, false} {
+		b.Run(fmt.Sprintf("scheduled-before=%v", before), func(b *testing.B) {
+			onStores(b, func(b *testing.B, client *duetime.Client) { lateness(b, client, before) })
 		})
 	}
 }
 
-// BenchmarkSchedule says how many tasks a second callers schedule one by one.
-func BenchmarkSchedule(b *testing.B) {
-	client := duetime.NewClient(memstore.New(nil), quiet())
-	defer client.Close()
-	payload := []byte("payload")
-	b.ReportAllocs()
-	b.SetParallelism(32)
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := client.Schedule(b.Context(), "bench", duetime.NewTask{Payload: payload, Delay: time.Hour}); err != nil {
-				b.Error(err)
-			}
+// lateness schedules all tasks before the first is due, or each up to a second
+// ahead, one by one, as they would be in life.
+func lateness(b *testing.B, client *duetime.Client, before bool) {
+	const rate = 2000
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	late := make([]time.Duration, b.N)
+	var done atomic.Int64
+	worker := duetime.NewWorker(client, nil)
+	worker.Handle("bench", func(_ context.Context, t *duetime.Task) error {
+		n := done.Add(1)
+		late[n-1] = time.Now().Round(0).Sub(t.Due)
+		if n == int64(b.N) {
+			cancel()
 		}
+		return nil
 	})
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+	if before {
+		start := time.Now().Add(time.Second)
+		tasks := make([]duetime.NewTask, b.N)
+		for i := range tasks {
+			due := start.Add(rand.N(time.Duration(b.N) * time.Second / rate)).Truncate(time.Millisecond)
+			tasks[i] = duetime.NewTask{Payload: make([]byte, 100), Due: due}
+		}
+		if _, err := client.ScheduleMany(ctx, "bench", tasks); err != nil {
+			b.Fatal(err)
+		}
+		if time.Now().After(start) {
+			b.Fatal("this machine is too slow, or too busy, to schedule them in a second")
+		}
+	} else {
+		// Several producers, since each waits for the disk.
+		const producers = 32
+		for p := range producers {
+			go func() {
+				for start, i := time.Now(), p; i < b.N && ctx.Err() == nil; i += producers {
+					time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / rate)))
+					delay := 10*time.Millisecond + rand.N(time.Second)
+					if _, err := client.Schedule(ctx, "bench", duetime.NewTask{Payload: make([]byte, 100), Delay: delay}); err != nil {
+						b.Error(err)
+					}
+				}
+			}()
+		}
+	}
+	if err := worker.Run(ctx); err != nil {
+		b.Fatal(err)
+	}
+	slices.Sort(late)
+	if late[0] < 0 {
+		b.Errorf("one came %v early", -late[0])
+	}
+	at := func(q float64) float64 { return float64(late[int(q*float64(len(late)-1))].Microseconds()) }
+	b.ReportMetric(at(0.5), "p50-µs")
+	b.ReportMetric(at(0.99), "p99-µs")
+	b.ReportMetric(at(0.999), "p99.9-µs")
+	b.ReportMetric(at(1), "max-µs")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkSchedule says how many tasks a second 64 callers schedule one by one.
+func BenchmarkSchedule(b *testing.B) {
+	onStores(b, func(b *testing.B, client *duetime.Client) {
+		payload := make([]byte, 100)
+		b.ReportAllocs()
+		b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, err := client.Schedule(b.Context(), "bench", duetime.NewTask{Payload: payload, Delay: time.Hour}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+	})
 }
