@@ -68,10 +68,12 @@ func drain(b *testing.B, client *duetime.Client, concurrency int) {
 		return nil
 	})
 	b.ResetTimer()
+	used := cpu()
 	if err := worker.Run(ctx); err != nil {
 		b.Fatal(err)
 	}
 	b.StopTimer()
+	b.ReportMetric(float64((cpu()-used).Nanoseconds())/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 	if s, err := client.Stats(context.Background(), "bench"); err != nil || s != (duetime.Stats{}) {
 		b.Fatalf("left: %+v, %v", s, err)
