@@ -129,19 +129,31 @@ func powerCutRun(t *testing.T, rng *rand.Rand, cuts int) {
 			time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond)
 		}
 		before := l.snapshot()
-		left := fs.CrashClone(vfs.CrashCloneCfg{
-			UnsyncedDataPercent: rng.IntN(101),
-			RNG:                 rand.New(rand.NewPCG(rng.Uint64(), 4)),
-		})
-		after := l.snapshot()
-		again, err := Open("data", options(left))
-		if err != nil {
-			t.Fatalf("after the power cut: %v", err)
+		crash := func(fs *vfs.MemFS) *vfs.MemFS {
+			return fs.CrashClone(vfs.CrashCloneCfg{
+				UnsyncedDataPercent: rng.IntN(101),
+				RNG:                 rand.New(rand.NewPCG(rng.Uint64(), 4)),
+			})
 		}
-		checkFacts(t, again, before, after)
-		checkWhole(t, again)
-		if err := again.Close(); err != nil {
-			t.Fatal(err)
+		left := crash(fs)
+		after := l.snapshot()
+		// What is left is cut off again while it is open, and once more after it
+		// was closed.
+		for range 3 {
+			again, err := Open("data", options(left))
+			if err != nil {
+				t.Fatalf("after the power cut: %v", err)
+			}
+			checkFacts(t, again, before, after)
+			next := crash(left)
+			checkWhole(t, again)
+			if err := again.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if rng.IntN(2) == 0 {
+				next = crash(left)
+			}
+			left = next
 		}
 	}
 	stop()

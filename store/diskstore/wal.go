@@ -137,15 +137,18 @@ func (f *waitingFile) Write(p []byte) (int, error) {
 // logFile is one log. One goroutine writes to it and closes it, others sync it.
 type logFile struct {
 	*waitingFile
-	dirty atomic.Bool // written to since the last sync began
+	dirty atomic.Bool // written to, and no sync has begun since
 
 	syncMu sync.Mutex
 	closed bool
 }
 
 func (f *logFile) Write(p []byte) (int, error) {
+	n, err := f.waitingFile.Write(p)
+	// Not before: a sync that began in between would take the mark away, and what
+	// it did not see would pass for synced.
 	f.dirty.Store(true)
-	return f.waitingFile.Write(p)
+	return n, err
 }
 
 func (f *logFile) Sync() error     { return nil }
