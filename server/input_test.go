@@ -197,8 +197,14 @@ func TestMediaTypes(t *testing.T) {
 
 func TestPagesOfOtherSitesAreRefused(t *testing.T) {
 	e := start(t, nil, nil)
-	e.want(403, "POST", "/v1/queues/q/pause", "", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
-	e.want(403, "DELETE", "/v1/queues/q/tasks/a", "", "Origin", "https://evil.example")
+	a := e.want(403, "POST", "/v1/queues/q/pause", "", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
+	if field, value, _ := a.problemOf(t); field != "Sec-Fetch-Site" || value != `"cross-site"` {
+		t.Error(a.raw)
+	}
+	a = e.want(403, "DELETE", "/v1/queues/q/tasks/a", "", "Origin", "https://evil.example")
+	if field, value, _ := a.problemOf(t); field != "Origin" || value != `"https://evil.example"` {
+		t.Error(a.raw)
+	}
 	e.want(200, "GET", "/v1/queues", "", "Origin", "https://evil.example")
 	e.want(200, "POST", "/v1/queues/q/pause", "", "Sec-Fetch-Site", "same-origin")
 }

@@ -63,7 +63,7 @@ func (m *mux) find(method, escapedPath string) (found *pattern, values params) {
 
 func (p *pattern) match(segments []string) (values params, ok bool) {
 	for i, want := range p.segments {
-		if want[0] != '{' {
+		if !strings.HasPrefix(want, "{") { // want is empty in the path /
 			if segments[i] != want {
 				return values, false
 			}

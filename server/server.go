@@ -50,6 +50,13 @@ type Options struct {
 	// was told to stop; 0: 10 s.
 	StopTimeout time.Duration
 
+	// Hosts are names, without port, under which browsers and other clients may
+	// call the server, beside localhost, names that end in .localhost, and IP
+	// addresses. Other names are refused where the listener that Serve is given has
+	// a loopback address, or Hosts is not empty: a page of the internet may have its
+	// name point to 127.0.0.1, and would else be taken for the server's own.
+	Hosts []string
+
 	// Now is the clock by which lease ends and ages are counted for metrics; nil:
 	// time.Now. Due times and leases are always by the store's clock.
 	Now func() time.Time
@@ -65,7 +72,6 @@ type Server struct {
 	now      func() time.Time
 
 	mux       mux
-	handler   http.Handler
 	bigBodies chan struct{} // room for as many
 	metrics   *metrics
 	leases    *leaseTable
@@ -73,6 +79,7 @@ type Server struct {
 	probe     probe
 	openapi   []byte
 	docs      []byte
+	hosts     map[string]bool // Options.Hosts
 
 	stopping   context.Context // ends when waiting claims must be answered
 	stop       context.CancelFunc
@@ -120,29 +127,29 @@ func New(st store.Store, opts *Options) (*Server, error) {
 	if s.docs, err = docsPage(routes); err != nil {
 		return nil, err
 	}
-	s.handler = http.HandlerFunc(s.handle)
+	s.allowHosts()
 	s.background.Go(func() { s.probe.run(s.stopping, s) })
 	return s, nil
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.handle(w, r, len(s.opts.Hosts) > 0)
+}
 
-// crossOrigin keeps pages of other sites, open in a browser on this machine, from
-// using the server on the user's behalf.
-var crossOrigin = http.NewCrossOriginProtection()
-
-func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+// handle answers a request. checkHost is whether the name that it calls the
+// server by matters.
+func (s *Server) handle(w http.ResponseWriter, r *http.Request, checkHost bool) {
 	sw := &statusWriter{ResponseWriter: w}
-	rt, p, err := s.mux.route(r)
 	name := "none"
-	if rt != nil {
-		name = rt.name
-	}
+	// First of all, so that it covers the finding of the route as well: net/http
+	// would close the connection without an answer.
 	defer func() {
-		if x := recover(); x != nil && x != http.ErrAbortHandler {
+		x := recover()
+		cut := x != nil && sw.status != 0
+		if x != nil {
 			s.log.Error("a call panicked", "call", name, "panic", x, "stack", string(debug.Stack()))
-			if sw.status == 0 {
+			if !cut {
 				s.fail(sw, r, name, &failure{
 					status: http.StatusInternalServerError,
 					err:    &wire.Error{Code: wire.CodeInternal, Problem: "the server has a bug; its log says more"},
@@ -152,13 +159,19 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		if sw.status != 0 {
 			s.metrics.requests.WithLabelValues(name, strconv.Itoa(sw.status)).Inc()
 		}
-	}()
-	if err == nil {
-		if cerr := crossOrigin.Check(r); cerr != nil {
-			err = &failure{status: http.StatusForbidden, err: wireError(wire.CodeInput, "Origin", r.Header.Get("Origin"), "requests of other sites' pages are refused")}
-		} else {
-			err = s.serve(sw, r, rt, p)
+		if cut {
+			panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
 		}
+	}()
+	rt, p, err := s.mux.route(r)
+	if rt != nil {
+		name = rt.name
+	}
+	if refused := s.checkOrigin(r, checkHost); refused != nil {
+		err = refused
+	}
+	if err == nil {
+		err = s.serve(sw, r, rt, p)
 	}
 	if err != nil {
 		s.fail(sw, r, name, err)
@@ -196,9 +209,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
+	checkHost := len(s.opts.Hosts) > 0 || isLoopback(l.Addr())
 	var unused unusedConns
 	hs := &http.Server{
-		Handler:           s,
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handle(w, r, checkHost) }),
 		ConnState:         unused.note,
 		Protocols:         protocols,
 		ReadHeaderTimeout: 10 * time.Second,

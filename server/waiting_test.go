@@ -143,7 +143,7 @@ func TestClientGoneInTheMiddleOfItsAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	const body = `{"wait":"60s","lease":"1h"}`
-	fmt.Fprintf(conn, "POST /v1/queues/q/claim HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	fmt.Fprintf(conn, "POST /v1/queues/q/claim HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	line, err := bufio.NewReaderSize(conn, 16).ReadString('\n')
 	if err != nil || !strings.Contains(line, "200") {
 		t.Fatalf("%q, %v", line, err)

@@ -26,6 +26,7 @@ func (a *app) serveCommand() *cli.Command {
 			"SIGTERM or Ctrl-C lets the calls in flight finish, and closes the store.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: defaultListen, Usage: "the `ADDRESS` to listen on, HOST:PORT; port 0 takes a free one"},
+			&cli.StringSliceFlag{Name: "host", Usage: "a `NAME` that clients call the server by, beside localhost and IP addresses; may be repeated"},
 		},
 		Action: a.serve,
 	}
@@ -72,7 +73,7 @@ func (a *app) serve(ctx context.Context, c *cli.Command) (err error) {
 	}
 	// Only when the store is closed is everything on disk.
 	defer func() { err = errors.Join(err, st.Close()) }()
-	srv, err := server.New(st, &server.Options{Logger: a.logger(), Version: versionText()})
+	srv, err := server.New(st, &server.Options{Logger: a.logger(), Version: versionText(), Hosts: c.StringSlice("host")})
 	if err != nil {
 		return err
 	}
