@@ -9,8 +9,9 @@ import (
 
 // When a store is opened.
 var (
-	// ErrInUse: another process has the store's directory.
-	ErrInUse = errors.New("store is in use by another process")
+	// ErrInUse: the store's directory is open elsewhere, in another process as a
+	// rule.
+	ErrInUse = errors.New("store is in use")
 )
 
 // When a store is used.

@@ -20,7 +20,6 @@ package diskstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -30,7 +29,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/duetime/duetime/store"
@@ -85,6 +83,7 @@ type Store struct {
 	durability Durability
 	space      *space
 	setAside   atomic.Int64
+	badFile    atomic.Pointer[string] // the last that a read found damaged
 
 	ops    sync.RWMutex // held for reading by every call, for writing by Close
 	closed bool
@@ -156,44 +155,26 @@ func Open(dir string, opts *Options) (_ *Store, err error) {
 		}()
 	}
 	s.fs = newLogFS(under)
+	s.fs.private = o.FS == nil
+	s.fs.hasty.Store(true)
 	s.space = newSpace(under, s.dir, o.MinFree, &s.fs.full)
-	cache := pebble.NewCache(o.CacheBytes)
-	defer cache.Unref()
-	s.db, err = pebble.Open(s.dir, pebbleOptions(s, &o, cache))
-	if err != nil {
+	if err := s.space.checkOpen(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", s.dir, err)
 	}
-	if err := s.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", s.dir, err), s.db.Close())
+	cache := pebble.NewCache(o.CacheBytes)
+	defer cache.Unref()
+	if err := s.openPebble(pebbleOptions(s, &o, cache)); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", s.dir, s.damage(err))
 	}
+	if err := s.load(); err != nil {
+		_ = s.db.Close()
+		return nil, fmt.Errorf("open store %s: %w", s.dir, s.damage(err))
+	}
+	s.fs.hasty.Store(false)
 	if s.durability == Interval {
 		s.stopped.Go(func() { s.syncLoop(o.SyncInterval) })
 	}
 	return s, nil
-}
-
-func pebbleOptions(s *Store, o *Options, cache *pebble.Cache) *pebble.Options {
-	po := &pebble.Options{
-		FS:    s.fs,
-		Cache: cache,
-		// A later format writes into the log how far it was synced, and Pebble
-		// does not know that; see logFS.
-		FormatMajorVersion:          pebble.FormatColumnarBlocks,
-		MemTableSize:                o.memTableBytes,
-		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
-		L0StopWritesThreshold:       100,
-		LBaseMaxBytes:               64 << 20,
-		MaxOpenFiles:                500,
-		Logger:                      pebbleLogger{s},
-		EventListener:               &pebble.EventListener{BackgroundError: s.backgroundError, DataCorruption: s.corruption},
-	}
-	po.CompactionConcurrencyRange = func() (int, int) { return 1, 2 }
-	for i := range po.Levels {
-		po.Levels[i].BlockSize = 16 << 10
-		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
-	return po
 }
 
 // load reads the queues.
@@ -242,7 +223,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	close(s.stop)
 	s.stopped.Wait()
-	s.fs.closing.Store(true)
+	s.fs.hasty.Store(true)
 	if s.failed.Load() == nil {
 		if err := s.sync(); err != nil {
 			s.closeErr = err
@@ -346,18 +327,6 @@ func (s *Store) broken(err error) error {
 	return err
 }
 
-func (s *Store) backgroundError(err error) {
-	if !errors.Is(err, pebble.ErrClosed) {
-		s.log.Error("disk store: background work failed, will be tried again", "dir", s.dir, "err", err)
-	}
-}
-
-// corruption is told of each read that met damage. Without it Pebble ends the
-// process; the call that read gets the error too.
-func (s *Store) corruption(info pebble.DataCorruptionInfo) {
-	s.log.Error("disk store: damaged file", "dir", s.dir, "file", info.Path, "err", info.Details)
-}
-
 // SetAside is how many damaged records were set aside since the store was
 // opened.
 func (s *Store) SetAside() int64 { return s.setAside.Load() }
@@ -383,39 +352,4 @@ func (s *Store) Capabilities() store.Capabilities {
 		Cancel: true, Reschedule: true, Get: true, List: true, UniqueIDs: true,
 		Settings: true, Release: true, Redrive: true, Purge: true,
 	}
-}
-
-func iterBounds(lower, upper []byte) *pebble.IterOptions {
-	return &pebble.IterOptions{LowerBound: lower, UpperBound: upper}
-}
-
-// pebbleLogger passes on what matters. Fatalf is called where Pebble's own state
-// on disk can not be written; it must not return.
-type pebbleLogger struct{ s *Store }
-
-func (l pebbleLogger) Infof(string, ...any) {}
-func (l pebbleLogger) Errorf(format string, args ...any) {
-	l.s.log.Warn("disk store: "+fmt.Sprintf(format, args...), "dir", l.s.dir)
-}
-
-func (l pebbleLogger) Fatalf(format string, args ...any) {
-	err := l.s.broken(fmt.Errorf(format, args...))
-	panic(fmt.Sprintf("duetime: %v", err))
-}
-
-// readFailed is for a read that Pebble could not do: a damaged or missing file,
-// which its error names. What is in memory is not in doubt, so that the rest of
-// the store goes on.
-func (s *Store) readFailed(err error) error {
-	if pebble.IsCorruptionError(err) {
-		return fmt.Errorf("store %s: %w: %w", s.dir, store.ErrCorrupt, err)
-	}
-	return fmt.Errorf("store %s: read: %w", s.dir, err)
-}
-
-func ignoreNotFound(err error) error {
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil
-	}
-	return err
 }

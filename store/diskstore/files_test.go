@@ -59,7 +59,7 @@ func TestDirectoryInUseNamesTheProcess(t *testing.T) {
 	if !errors.Is(err, store.ErrInUse) {
 		t.Fatalf("got %v, want ErrInUse", err)
 	}
-	for _, want := range []string{dir, "process ", "since "} {
+	for _, want := range []string{dir, "in use by this process itself", "since "} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not name %q", err, want)
 		}
@@ -151,23 +151,73 @@ func TestDamagedFileIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := corruptFiles(t, dir, ".sst")
-	s, err := Open(dir, &Options{Logger: quiet()})
-	if err == nil {
-		_, err = s.Claim(context.Background(), []store.ClaimRequest{{Queue: "q", Max: 1}})
-		defer s.Close()
+	check := func() {
+		t.Helper()
+		s, err := Open(dir, &Options{Logger: quiet()})
+		if err == nil {
+			_, err = s.Claim(context.Background(), []store.ClaimRequest{{Queue: "q", Max: 1}})
+			defer s.Close()
+		}
+		if !errors.Is(err, store.ErrCorrupt) {
+			t.Fatalf("got %v, want ErrCorrupt", err)
+		}
+		named := false
+		for _, name := range names {
+			named = named || strings.Contains(err.Error(), name)
+		}
+		if !named || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%q does not name %s and one of %v", err, dir, names)
+		}
+		if n := len(err.Error()); n > 500 || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q is more than a line", err)
+		}
 	}
-	if err == nil {
-		t.Fatal("the damage was not noticed")
-	}
-	if !strings.Contains(err.Error(), dir) {
-		t.Errorf("%q does not name the directory %s", err, dir)
-	}
-	named := false
+	check()
 	for _, name := range names {
-		named = named || strings.Contains(err.Error(), name)
+		if err := os.Remove(filepath.Join(dir, name+".sst")); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if !named {
-		t.Errorf("%q names none of the files %v", err, names)
+	check()
+}
+
+func TestFilesAreNobodyElses(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir, nil)
+	schedule(t, s, store.NewTask{Queue: "q", ID: "1"})
+	if err := s.db.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm()&0o077 != 0 && info.Size() > 0 {
+			t.Errorf("%s is %v", f.Name(), info.Mode())
+		}
+	}
+}
+
+func TestOpenOnAFullDiskSaysSo(t *testing.T) {
+	fs := &fullFS{FS: vfs.NewCrashableMem()}
+	fs.avail.Store(1 << 20)
+	_, err := Open("data", &Options{FS: fs, Logger: quiet()})
+	if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "1 MiB free") || !strings.Contains(err.Error(), "needs 32 MiB") {
+		t.Errorf("got %v, want ErrFull", err)
+	}
+	// Where nobody can tell how much there is, the first write that fails does.
+	fs.avail.Store(1 << 40)
+	fs.full.Store(true)
+	if _, err := Open("data", &Options{FS: fs, Logger: quiet()}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, want ENOSPC", err)
 	}
 }
 

@@ -28,9 +28,12 @@ func lockDir(dir string) (*dirLock, error) {
 		f.Close()
 		who := strings.TrimSpace(string(holder))
 		if who == "" {
-			who = "unknown process"
+			who = "an unknown process"
 		}
-		return nil, fmt.Errorf("%w: %s", store.ErrInUse, who)
+		if rest, mine := strings.CutPrefix(who, fmt.Sprintf("process %d ", os.Getpid())); mine {
+			who = "this process itself " + rest
+		}
+		return nil, fmt.Errorf("%w by %s", store.ErrInUse, who)
 	}
 	who := fmt.Sprintf("process %d (%s), since %s\n",
 		os.Getpid(), filepath.Base(os.Args[0]), time.Now().UTC().Format(time.RFC3339))

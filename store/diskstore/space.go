@@ -29,6 +29,24 @@ func newSpace(fs vfs.FS, dir string, minFree int64, full *atomic.Bool) *space {
 	return s
 }
 
+// minOpen is what it takes to read the log back in and write it where it
+// belongs, about.
+const minOpen = 32 << 20
+
+// checkOpen returns an error that wraps store.ErrFull where there is too little to
+// open the store.
+func (s *space) checkOpen() error {
+	if s.minFree < 0 {
+		return nil
+	}
+	usage, err := s.fs.GetDiskUsage(s.dir)
+	if err != nil || usage.AvailBytes >= minOpen {
+		return nil
+	}
+	return fmt.Errorf("%w: the disk of %s has %d MiB free, opening it needs %d MiB",
+		store.ErrFull, s.dir, usage.AvailBytes>>20, minOpen>>20)
+}
+
 // check returns an error that wraps store.ErrFull where there is too little.
 func (s *space) check() error {
 	if s.minFree < 0 {

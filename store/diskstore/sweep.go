@@ -93,6 +93,8 @@ func (s *Store) Purge(ctx context.Context, name string, state store.State) (int,
 	if q == nil {
 		return 0, nil
 	}
+	// Deletions free the disk once they are merged with what they delete.
+	defer func() { _, _ = s.db.AsyncFlush() }()
 	now := s.now().UnixMilli()
 	if err := q.expire(now); err != nil {
 		return 0, err

@@ -2,6 +2,7 @@ package diskstore
 
 import (
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,8 +32,11 @@ type logFS struct {
 
 	// full is set while a write waits for space on the disk.
 	full atomic.Bool
-	// closing ends such waiting.
-	closing atomic.Bool
+	// hasty writes do not wait for it but fail: while the store is being opened
+	// or closed, when nobody could free any.
+	hasty atomic.Bool
+	// private makes the files unreadable for other users, whatever the directory.
+	private bool
 
 	mu       sync.Mutex
 	ended    sync.Cond // a sync has ended; on mu
@@ -83,6 +87,9 @@ func (fs *logFS) sync() error {
 
 func (fs *logFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := fs.FS.Create(name, category)
+	if err == nil && fs.private {
+		err = os.Chmod(name, 0o600)
+	}
 	return fs.wrap(f, err, category)
 }
 
@@ -93,6 +100,9 @@ func (fs *logFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCa
 
 func (fs *logFS) wrap(f vfs.File, err error, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err != nil {
+		if f != nil {
+			_ = f.Close()
+		}
 		return nil, err
 	}
 	w := &waitingFile{File: f, fs: fs}
@@ -126,7 +136,7 @@ func (f *waitingFile) Write(p []byte) (int, error) {
 			f.fs.full.Store(false)
 			return done, nil
 		}
-		if !errors.Is(err, syscall.ENOSPC) || f.fs.closing.Load() {
+		if !errors.Is(err, syscall.ENOSPC) || f.fs.hasty.Load() {
 			return done, err
 		}
 		f.fs.full.Store(true)
