@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/duetime/duetime"
+	"github.com/duetime/duetime/store"
 )
 
 // app is one run of the program.
@@ -145,6 +146,10 @@ func (a *app) with(ctx context.Context, c *cli.Command, patient bool, hooks *due
 	url := c.String("store")
 	if url == "" {
 		url = defaultServer
+	}
+	if url == "memory:" {
+		return store.NewInputError("store", url, "is gone when this command ends, and no other process sees it: "+
+			"run duetime serve --store memory: and leave out --store here, or use embedded:PATH")
 	}
 	st, err := openStore(ctx, url, patient)
 	if err != nil {

@@ -2,8 +2,14 @@
 
 package main
 
-import "os/exec"
+import (
+	"os/exec"
+	"syscall"
+)
 
 func ownGroup(*exec.Cmd) {}
+
+// signalGroup can do nothing but kill here.
+func signalGroup(cmd *exec.Cmd, _ syscall.Signal) { _ = cmd.Process.Kill() }
 
 func killGroup(*exec.Cmd) {}

@@ -12,8 +12,10 @@ import (
 // that what it started ends with it.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	dieWithParent(cmd.SysProcAttr)
 }
+
+func signalGroup(cmd *exec.Cmd, sig syscall.Signal) { _ = syscall.Kill(-cmd.Process.Pid, sig) }
 
 // killGroup ends what a command that was interrupted left behind. One that
 // ended by itself may leave a process on purpose.

@@ -42,11 +42,12 @@ func relative(t, now time.Time) string {
 	}
 	// Not t.Sub(now), which stops at 292 years.
 	ms := t.UnixMilli() - now.UnixMilli()
+	// Nearer than it takes to ask the store and to print the answer.
+	if -50 <= ms && ms <= 50 {
+		return "now"
+	}
 	if ms < 0 {
 		return span(-ms) + " ago"
-	}
-	if ms == 0 {
-		return "now"
 	}
 	return "in " + span(ms)
 }
@@ -230,6 +231,14 @@ func count(n int64, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// plural is one for 1, and otherwise many, which may have a %d for the number.
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return strings.Replace(many, "%d", number(n), 1)
 }
 
 // milliseconds prints a duration as the tables do, with two decimals.

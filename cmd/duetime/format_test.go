@@ -17,7 +17,10 @@ func TestRelative(t *testing.T) {
 		want string
 	}{
 		{0, "now"},
-		{time.Millisecond, "in 1 ms"},
+		{50 * time.Millisecond, "now"},
+		{-50 * time.Millisecond, "now"},
+		{51 * time.Millisecond, "in 51 ms"},
+		{-51 * time.Millisecond, "51 ms ago"},
 		{999 * time.Millisecond, "in 999 ms"},
 		{1500 * time.Millisecond, "in 2 s"},
 		{29*time.Minute + 59990*time.Millisecond, "in 30 m"},

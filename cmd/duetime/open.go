@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,6 +106,13 @@ func dataDir() (string, error) {
 		return "", fmt.Errorf("there is no place for the embedded store: %w; name one with --store embedded:PATH", err)
 	}
 	return filepath.Join(home, ".local", "share", "duetime"), nil
+}
+
+// noServer reports whether an error says that a server is not there, or not yet.
+func noServer(err error) bool {
+	var dns *net.DNSError
+	var op *net.OpError
+	return errors.As(err, &dns) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // explain adds what to do where the cause is a common one.

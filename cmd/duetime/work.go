@@ -33,7 +33,11 @@ func (a *app) workCommand() *cli.Command {
 			"  DUETIME_HEADERS               its headers, as a JSON object\n\n" +
 			"Exit status 0: the task is done. Any other: it is tried again after the queue's backoff, and the\n" +
 			"end of what CMD wrote to standard error is kept as the reason. A task may run twice where a worker\n" +
-			"died or was cut off; DUETIME_ATTEMPT is above 1 then.\n\n" +
+			"died or was cut off; DUETIME_ATTEMPT is above 1 then. The status decides: what CMD leaves in the\n" +
+			"background goes on, but what it writes later than a second after CMD's end is lost.\n\n" +
+			"If this process is killed (kill -9), Linux kills CMD's shell, or what it became by exec, with it; what that\n" +
+			"shell had started goes on, as all does on other systems. So begin the last command of CMD with exec.\n\n" +
+			"While there is no server it waits for one, and says so.\n\n" +
 			"On SIGTERM or Ctrl-C it takes no more tasks, lets those that run finish for up to --grace, then\n" +
 			"ends them (SIGTERM to CMD) and gives them back. A second signal ends them at once.",
 		Flags: []cli.Flag{
@@ -41,7 +45,7 @@ func (a *app) workCommand() *cli.Command {
 			&cli.IntFlag{Name: "concurrency", Value: 1, Usage: "how many tasks run at the same time, up to 10000"},
 			&cli.StringFlag{Name: "lease", Usage: "for how long a task stays with this worker after its last sign of life, 1ms to 24h; it is extended while the task runs. 0s: tasks are removed as they are handed out, so that they never run twice and are lost if the worker dies (default: the queue's setting)"},
 			&cli.StringFlag{Name: "grace", Value: "8s", Usage: "how long running tasks may go on after a signal to stop"},
-			&cli.IntFlag{Name: "max", Usage: "stop after so many tasks (default: never)"},
+			&cli.IntFlag{Name: "max", HideDefault: true, Usage: "stop after so many tasks; 0: never"},
 			&cli.StringFlag{Name: "name", Usage: "the worker's name, for people (default: host and process id)"},
 		},
 		Action: a.work,
@@ -59,7 +63,7 @@ func (a *app) work(ctx context.Context, c *cli.Command) error {
 		return store.NewInputError("--exec", "", "is empty: give a command")
 	}
 	if job.max < 0 {
-		return store.NewInputError("--max", job.max, "must be 1 or more")
+		return store.NewInputError("--max", job.max, "must be 0 (no limit) or more")
 	}
 	opts := duetime.QueueOptions{Concurrency: c.Int("concurrency")}
 	if opts.Concurrency < 1 || opts.Concurrency > store.MaxBatch {
@@ -84,13 +88,17 @@ func (a *app) work(ctx context.Context, c *cli.Command) error {
 	if grace == 0 {
 		grace = -1 // to the worker 0 is its default
 	}
+	if opts.AtMostOnce && job.max > 0 {
+		opts.Concurrency = int(min(int64(opts.Concurrency), job.max))
+		job.exact, job.hands = true, int64(opts.Concurrency)
+	}
 	// A worker goes on whatever happens to its store, so a mistake in the command
 	// line has to be found before.
-	var settings duetime.Settings
-	err = a.withClient(ctx, c, func(client *duetime.Client) error {
-		settings, err = client.Settings(ctx, queue)
-		return err
-	})
+	settings, err := a.settingsOnceServed(ctx, c, queue)
+	if ctx.Err() != nil {
+		fmt.Fprintln(a.stderr, "stopping: no task is running")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -100,9 +108,45 @@ func (a *app) work(ctx context.Context, c *cli.Command) error {
 		job.worker.HandleWith(queue, opts, job.handle)
 		stop := job.stopAtSecondSignal()
 		defer stop()
+		run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		job.stopped = make(chan struct{})
+		job.stop = sync.OnceFunc(func() {
+			cancel() // on return nothing is claimed any more
+			close(job.stopped)
+		})
+		defer context.AfterFunc(ctx, job.stop)()
 		fmt.Fprintf(a.stderr, "waiting for tasks of %s (Ctrl-C stops)%s\n", queue, heldBack(settings))
-		return job.worker.Run(ctx)
+		err := job.worker.Run(run)
+		if ctx.Err() != nil {
+			job.sayStopping() // it may have been quicker than who says so
+		}
+		return err
 	})
+}
+
+// settingsOnceServed returns the queue's settings. Where the store is a server that
+// is not there, it waits for it: a worker is often started at the same time.
+func (a *app) settingsOnceServed(ctx context.Context, c *cli.Command, queue string) (settings duetime.Settings, err error) {
+	const pause, quiet = 500 * time.Millisecond, 30 * time.Second
+	var said time.Time
+	for {
+		err = a.withClient(ctx, c, func(client *duetime.Client) error {
+			settings, err = client.Settings(ctx, queue)
+			return err
+		})
+		if !noServer(err) || ctx.Err() != nil {
+			return settings, err
+		}
+		if time.Since(said) >= quiet {
+			said = time.Now()
+			fmt.Fprintln(a.stderr, "waiting for the server:", oneLine(err.Error()))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
 }
 
 // heldBack says what keeps due tasks from being handed out, so that nobody
@@ -124,7 +168,17 @@ type workJob struct {
 	max     int64  // 0: no limit
 	worker  *duetime.Worker
 
-	begun, ended           atomic.Int64
+	// exact: nothing beyond max may be claimed, since it could not be given back.
+	// Then hands is how many of the worker's hands may still claim.
+	exact     bool
+	handsLock sync.Mutex
+	hands     int64
+
+	stop    func()        // as the first signal does
+	stopped chan struct{} // closed by stop, once nothing is claimed any more
+	saying  sync.Once
+
+	begun, ended, running  atomic.Int64
 	stdoutLock, stderrLock sync.Mutex
 }
 
@@ -143,7 +197,7 @@ func (j *workJob) stopAtSecondSignal() (stop func()) {
 			}
 			switch n {
 			case 1:
-				fmt.Fprintln(j.stderr, "stopping when the running tasks have finished; another signal ends them now")
+				j.sayStopping()
 			case 2:
 				j.worker.Stop()
 			case 3:
@@ -157,31 +211,78 @@ func (j *workJob) stopAtSecondSignal() (stop func()) {
 	}
 }
 
+func (j *workJob) sayStopping() {
+	j.saying.Do(func() {
+		if n := j.running.Load(); n > 0 {
+			fmt.Fprintf(j.stderr, "stopping when %s finished; another signal ends %s now\n",
+				plural(n, "the running task has", "the %d running tasks have"), plural(n, "it", "them"))
+			return
+		}
+		fmt.Fprintln(j.stderr, "stopping: no task is running")
+	})
+}
+
 func (j *workJob) handle(ctx context.Context, t *duetime.Task) error {
+	if j.exact {
+		err := j.run(ctx, t)
+		j.restHand(ctx)
+		return err
+	}
 	if n := j.begun.Add(1); j.max > 0 && n > j.max {
 		// The worker fetched it before it knew that this is enough: it goes back
 		// when the worker stops.
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
+	return j.run(ctx, t)
+}
+
+// restHand keeps a hand that has done its task from claiming another, where the
+// other hands are enough for what is left of max: the worker claims for each hand
+// that is free.
+func (j *workJob) restHand(ctx context.Context) {
+	j.handsLock.Lock()
+	left := j.max - j.ended.Add(1)
+	rest := j.hands > left
+	if rest {
+		j.hands--
+	}
+	j.handsLock.Unlock()
+	if left == 0 {
+		j.stop()
+	}
+	if rest {
+		select {
+		case <-j.stopped:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// run does the work of one task.
+func (j *workJob) run(ctx context.Context, t *duetime.Task) error {
+	j.running.Add(1)
+	defer j.running.Add(-1)
 	if j.command != "" {
 		return j.exec(ctx, t)
 	}
 	j.stdoutLock.Lock()
 	defer j.stdoutLock.Unlock()
+	late := t.Lateness().Round(time.Microsecond)
 	return printJSON(j.stdout, struct {
 		taskJSON
-		Attempt   int    `json:"attempt"`
-		ClaimedAt string `json:"claimed_at"`
-		Late      string `json:"late"`
-	}{toJSON(t, true), t.Attempt, t.ClaimedAt.UTC().Format(time.RFC3339Nano), t.Lateness().Round(time.Microsecond).String()})
+		Attempt   int     `json:"attempt"`
+		ClaimedAt string  `json:"claimed_at"`
+		Late      string  `json:"late"`
+		LateSecs  float64 `json:"late_seconds"`
+	}{toJSON(t, true), t.Attempt, t.ClaimedAt.UTC().Format(time.RFC3339Nano), late.String(), late.Seconds()})
 }
 
 // settled counts the tasks that had an end here. That they failed the worker logs
 // itself.
 func (j *workJob) settled(_ *duetime.Task, outcome duetime.Outcome, _ time.Duration, _ error) {
-	if outcome == duetime.OutcomeReleased {
-		return // others will run it
+	if j.exact || outcome == duetime.OutcomeReleased {
+		return // counted by restHand, or others will run it
 	}
 	if j.max > 0 && j.ended.Add(1) == j.max {
 		// Twice: nothing of what is still there has to be waited for.
