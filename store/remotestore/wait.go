@@ -14,6 +14,8 @@ const (
 	maxWait = 30 * time.Second // less than callTimeout by enough for a slow network
 	// leaveTimeout is for how long a claim that is to end is waited for.
 	leaveTimeout = 2 * time.Second
+	// How long to wait before the end of a claim is asked for again.
+	firstRepeat, longestRepeat = 2 * time.Millisecond, 100 * time.Millisecond
 )
 
 // ClaimWait implements store.WaitingClaimer by a claim that waits at the server,
@@ -58,25 +60,42 @@ func (s *Store) ClaimWait(ctx context.Context, request store.ClaimRequest, wait 
 
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	if s.sendBody(leaving, "/v1/claims/end", wire.EndClaims{WaitIDs: []string{waitID}}, new(wire.Ended)) != nil {
-		return store.ClaimResult{}, err
-	}
-	select {
-	case o := <-answered:
-		if o.err != nil || len(o.result.Tasks) == 0 {
+	// The claim may still be on its way, on another connection, and begin its wait
+	// only after this call found none to end: until there is an answer, again.
+	for pause := firstRepeat; ; pause = min(2*pause, longestRepeat) {
+		var ended wire.Ended
+		if s.sendBody(leaving, "/v1/claims/end", wire.EndClaims{WaitIDs: []string{waitID}}, &ended) != nil {
 			return store.ClaimResult{}, err
 		}
-		if request.AtMostOnce {
-			return o.result, nil
+		var again <-chan time.Time
+		if ended.Ended == 0 {
+			again = time.After(pause)
 		}
-		items := make([]wire.SettleItem, len(o.result.Tasks))
-		for i := range items {
-			items[i] = wire.SettleItem{Receipt: string(o.result.Tasks[i].Receipt), Action: store.Release.String()}
+		select {
+		case o := <-answered:
+			return s.left(leaving, &request, o.result, o.err, err)
+		case <-leaving.Done():
+			return store.ClaimResult{}, err
+		case <-again:
 		}
-		_ = s.sendBody(leaving, "/v1/batch/settle", wire.SettleBatch{Settlements: items}, new(wire.Results)) // at worst the leases run out
-	case <-leaving.Done():
 	}
-	return store.ClaimResult{}, err
+}
+
+// left deals with what a claim brought that was ended by its caller, for the
+// reason why.
+func (s *Store) left(ctx context.Context, request *store.ClaimRequest, result store.ClaimResult, err, why error) (store.ClaimResult, error) {
+	if err != nil || len(result.Tasks) == 0 {
+		return store.ClaimResult{}, why
+	}
+	if request.AtMostOnce {
+		return result, nil
+	}
+	items := make([]wire.SettleItem, len(result.Tasks))
+	for i := range items {
+		items[i] = wire.SettleItem{Receipt: string(result.Tasks[i].Receipt), Action: store.Release.String()}
+	}
+	_ = s.sendBody(ctx, "/v1/batch/settle", wire.SettleBatch{Settlements: items}, new(wire.Results)) // at worst the leases run out
+	return store.ClaimResult{}, why
 }
 
 func (s *Store) claimWait(ctx context.Context, request *store.ClaimRequest, wait time.Duration, waitID string) (store.ClaimResult, error) {

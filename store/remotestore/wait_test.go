@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -132,6 +134,44 @@ func TestNothingIsLeasedToAWaitThatEnded(t *testing.T) {
 	s := stats(t, inner)
 	if int(s.Ready+s.Scheduled) != 150-taken {
 		t.Errorf("%d taken of 150, but %+v", taken, s)
+	}
+}
+
+// The claim and the call that ends it go over connections of their own, and the
+// second may be there first.
+func TestAWaitEndsThoughItsEndArrivesFirst(t *testing.T) {
+	inner := memstore.New(nil)
+	srv, err := server.New(inner, &server.Options{Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimSent, endedNone := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/claim"):
+			close(claimSent)
+			<-endedNone
+			srv.ServeHTTP(w, r)
+		case r.URL.Path == "/v1/claims/end":
+			srv.ServeHTTP(w, r)
+			once.Do(func() { close(endedNone) })
+		default:
+			srv.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() { hs.CloseClientConnections(); hs.Close(); srv.Close(); inner.Close() })
+	remote, err := remotestore.Open(t.Context(), hs.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { remote.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-claimSent; cancel() }()
+	begun := time.Now()
+	_, err = remote.ClaimWait(ctx, store.ClaimRequest{Queue: "q", Max: 1, AtMostOnce: true}, time.Minute)
+	if took := time.Since(begun); !errors.Is(err, context.Canceled) || took > time.Second {
+		t.Errorf("%v after %v", err, took)
 	}
 }
 
