@@ -49,6 +49,7 @@ func (a *app) command() *cli.Command {
 		ConfigureShellCompletionCommand: func(c *cli.Command) {
 			c.Hidden = false
 			c.Usage = "print the completion script of a shell: bash, zsh, fish or pwsh"
+			a.completeWithoutPackage(c.Command("bash"))
 		},
 		Commands: []*cli.Command{
 			a.scheduleCommand(), a.getCommand(), a.listCommand(), a.rescheduleCommand(), a.cancelCommand(),
@@ -78,6 +79,24 @@ func (a *app) command() *cli.Command {
 		c.HideHelpCommand = true
 	}
 	return root
+}
+
+// completeWithoutPackage mends the library's script, which asks for functions of the
+// package bash-completion, for machines without it.
+func (a *app) completeWithoutPackage(bash *cli.Command) {
+	script := bash.Action
+	bash.Action = func(ctx context.Context, c *cli.Command) error {
+		if err := script(ctx, c); err != nil {
+			return err
+		}
+		_, err := fmt.Fprint(a.stdout, `
+# Without the package bash-completion, what bash itself says has to do.
+if ! declare -F _comp_initialize >/dev/null && ! declare -F _get_comp_words_by_ref >/dev/null; then
+  __duetime_init_completion() { COMPREPLY=(); }
+fi
+`)
+		return err
+	}
 }
 
 func (a *app) unknownCommand(c *cli.Command) error {

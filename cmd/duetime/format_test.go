@@ -157,3 +157,21 @@ func TestWithoutPassword(t *testing.T) {
 		}
 	}
 }
+
+func TestTriesMade(t *testing.T) {
+	settings := duetime.Settings{MaxAttempts: 25, MaxLost: 10}
+	for _, c := range []struct {
+		task duetime.Task
+		want int
+	}{
+		{duetime.Task{Failures: 25, Lost: 1}, 26},
+		{duetime.Task{Failures: 3, MaxAttempts: 3}, 3},
+		{duetime.Task{Failures: 2, Lost: 10}, 12},
+		{duetime.Task{}, 1}, // declared dead by its handler, at the first try
+		{duetime.Task{Failures: 2, Lost: 1}, 4},
+	} {
+		if got := triesMade(&c.task, settings); got != c.want {
+			t.Errorf("%d failures, %d lost: got %d, want %d", c.task.Failures, c.task.Lost, got, c.want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	_ "time/tzdata" // release settings name time zones, also on machines that have none
@@ -49,9 +50,16 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	} else if errors.As(err, &usage) {
 		status = exitUsage
 	}
+	if m := noHelpTopic.FindStringSubmatch(err.Error()); m != nil {
+		err, status = usagef("there is no command %q; duetime --help lists them", m[1]), exitUsage
+	}
 	fmt.Fprintln(stderr, "duetime:", oneLine(strings.TrimPrefix(err.Error(), "duetime: ")))
 	return status
 }
+
+// noHelpTopic is how the library speaks of commands that do not exist, where help
+// is asked for.
+var noHelpTopic = regexp.MustCompile(`^No help topic for '(.*?)'`)
 
 // usageError is what the user has to write differently.
 type usageError struct{ problem string }

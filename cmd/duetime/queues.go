@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/duetime/duetime"
+	"github.com/duetime/duetime/internal/release"
 	"github.com/duetime/duetime/store"
 )
 
@@ -59,7 +61,7 @@ func (a *app) queuesCommand() *cli.Command {
 					fmt.Fprintln(a.stderr, "no queues")
 					return nil
 				}
-				rows := [][]string{{"QUEUE", "READY", "SCHEDULED", "LEASED", "DEAD", "OLDEST DUE", "NEXT DUE", "PAUSED"}}
+				rows := [][]string{{"QUEUE", "READY", "SCHEDULED", "LEASED", "DEAD", "OLDEST DUE", "NEXT DUE", "HELD BACK"}}
 				for _, name := range names {
 					stats, settings, err := statsOf(ctx, client, name)
 					if err != nil {
@@ -71,14 +73,20 @@ func (a *app) queuesCommand() *cli.Command {
 						}
 						continue
 					}
-					paused := "-"
-					if settings.Paused {
-						paused = "paused"
-					}
 					now := time.Now()
+					held := "-"
+					last, next, err := releases(settings, now)
+					switch {
+					case err != nil:
+						return err
+					case settings.Paused:
+						held = "paused"
+					case stats.OldestDue.After(last):
+						held = "released " + relative(next, now)
+					}
 					rows = append(rows, []string{
 						name, number(stats.Ready), number(stats.Scheduled), number(stats.Leased), number(stats.Dead),
-						relative(stats.OldestDue, now), relative(stats.NextDue, now), paused,
+						relative(stats.OldestDue, now), relative(stats.NextDue, now), held,
 					})
 				}
 				if c.Bool("json") {
@@ -88,6 +96,41 @@ func (a *app) queuesCommand() *cli.Command {
 			})
 		},
 	}
+}
+
+// releases returns the last instant at which the queue's release setting let due
+// tasks out, which holds back those that were due after it, and the next one.
+func releases(s duetime.Settings, now time.Time) (last, next time.Time, err error) {
+	schedule, err := release.Parse(s.Release)
+	if err != nil {
+		return last, next, err
+	}
+	return schedule.Last(now), schedule.Next(now), nil
+}
+
+// heldRow says which ready tasks the release setting holds back, and until when.
+func heldRow(stats duetime.Stats, s duetime.Settings, now time.Time) ([][]string, error) {
+	if stats.Ready == 0 || s.Release == store.ReleaseImmediate {
+		return nil, nil
+	}
+	last, next, err := releases(s, now)
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("until %s, %s (release %s)", local(next), relative(next, now), s.Release)
+	if !stats.OldestDue.After(last) {
+		text = fmt.Sprintf("what was due after %s, %s", local(last), text)
+	}
+	return [][]string{{"held", text}}, nil
+}
+
+// noteUnknown says so if there is no such queue: its name may be a mistake.
+func (a *app) noteUnknown(ctx context.Context, client *duetime.Client, queue string) error {
+	names, err := client.Queues(ctx)
+	if err == nil && !slices.Contains(names, queue) {
+		fmt.Fprintf(a.stderr, "no such queue yet: %s\n", queue)
+	}
+	return err
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
@@ -108,25 +151,36 @@ func (a *app) statsCommand() *cli.Command {
 				if err != nil {
 					return err
 				}
+				if stats == (duetime.Stats{}) && settings.Version == 0 {
+					if err := a.noteUnknown(ctx, client, args[0]); err != nil {
+						return err
+					}
+				}
 				if c.Bool("json") {
 					return printJSON(a.stdout, queueToJSON(args[0], stats, settings))
 				}
 				now := time.Now()
+				held, err := heldRow(stats, settings, now)
+				if err != nil {
+					return err
+				}
 				at := func(t time.Time) string {
 					if t.IsZero() {
 						return "-"
 					}
 					return fmt.Sprintf("%s (%s)", relative(t, now), local(t))
 				}
-				return table(a.stdout, append([][]string{
+				rows := append([][]string{
 					{"queue", args[0]},
 					{"ready", number(stats.Ready)},
+				}, held...)
+				return table(a.stdout, append(append(rows, [][]string{
 					{"scheduled", number(stats.Scheduled)},
 					{"leased", number(stats.Leased)},
 					{"dead", number(stats.Dead)},
 					{"oldest due", at(stats.OldestDue)},
 					{"next due", at(stats.NextDue)},
-				}, settingsRows(settings)...))
+				}...), settingsRows(settings)...))
 			})
 		},
 	}
@@ -171,11 +225,12 @@ func (a *app) pauseOrResume(name, done, usage string, paused bool) *cli.Command 
 
 func (a *app) redriveCommand() *cli.Command {
 	return &cli.Command{
-		Name:      "redrive",
-		Category:  categoryQueues,
-		Usage:     "bring dead tasks back: due now, with all their attempts",
-		ArgsUsage: "QUEUE (ID... | --all)",
-		Flags:     []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "all dead tasks of the queue"}},
+		Name:        "redrive",
+		Category:    categoryQueues,
+		Usage:       "bring dead tasks back: due now, with all their attempts",
+		ArgsUsage:   "QUEUE (ID... | --all)",
+		Description: "Where one of the ids is not that of a dead task, the others are brought back and the exit status is 1.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "all dead tasks of the queue"}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			args, err := arguments(c, "QUEUE", "ID...?")
 			if err != nil {
@@ -195,7 +250,16 @@ func (a *app) redriveCommand() *cli.Command {
 				if err != nil {
 					return fmt.Errorf("%w (after %s)", err, count(int64(n), "task"))
 				}
-				return a.printCount(c, "redriven", args[0], n)
+				ids := len(slices.Compact(slices.Sorted(slices.Values(args[1:]))))
+				if c.Bool("all") || n >= ids {
+					return a.printCount(c, "redriven", args[0], n)
+				}
+				if n > 0 {
+					if err := a.printCount(c, "redriven", args[0], n); err != nil {
+						return err
+					}
+				}
+				return fmt.Errorf("%d of %s not dead, or not there", ids-n, plural(int64(ids), "1 task is", "%d tasks are"))
 			})
 		},
 	}

@@ -33,7 +33,7 @@ func (a *app) scheduleCommand() *cli.Command {
 			&cli.StringFlag{Name: "at", Usage: atUsage},
 			&cli.StringFlag{Name: "id", Usage: "your name for the task, such as an order's number (default: one is made up)"},
 			&cli.StringSliceFlag{Name: "header", Usage: "a header that goes with the payload, `NAME=VALUE`; may be repeated"},
-			&cli.IntFlag{Name: "max-attempts", Usage: "failures after which the task is dead (default: the queue's setting)"},
+			&cli.IntFlag{Name: "max-attempts", HideDefault: true, Usage: "failures after which the task is dead (default: the queue's setting)"},
 			&cli.BoolFlag{Name: "replace", Usage: "put it in the place of a task with the same id, even of a running one"},
 		},
 		// A comma in a header's value is the value's own.

@@ -79,5 +79,14 @@ func (a *app) serve(ctx context.Context, c *cli.Command) (err error) {
 	}
 	fmt.Fprintf(a.stdout, "duetime serves http://%s, docs at /docs; tasks are in %s (%s)\n",
 		listener.Addr(), withoutPassword(url), st.Capabilities().Durability)
-	return srv.Serve(ctx, listener)
+	said := make(chan struct{})
+	unsaid := context.AfterFunc(ctx, func() {
+		defer close(said)
+		fmt.Fprintln(a.stderr, "stopping when the calls in flight have finished")
+	})
+	err = srv.Serve(ctx, listener)
+	if !unsaid() {
+		<-said
+	}
+	return err
 }

@@ -114,7 +114,7 @@ func (a *app) settingsCommand() *cli.Command {
 		Category:  categoryQueues,
 		Usage:     "show a queue's settings, or change them while everything runs",
 		ArgsUsage: "QUEUE [NAME=VALUE...]",
-		Description: "All who use the store obey a change within a second.\n\n" +
+		Description: "All who use the store obey a change within a second. NAME=default, or NAME= alone, takes a change back.\n\n" +
 			"  paused           true: nothing is handed out\n" +
 			"  max_attempts     failures, then dead; a task may have its own\n" +
 			"  max_lost         leases that ran out, then dead\n" +
@@ -135,7 +135,13 @@ func (a *app) settings(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	var changes []func(*duetime.Settings) error
+	seen := make(map[string]bool)
 	for _, arg := range args[1:] {
+		name, _, _ := strings.Cut(arg, "=")
+		if seen[name] {
+			return usagef("the setting %s is given twice", name)
+		}
+		seen[name] = true
 		change, err := parseSetting(arg)
 		if err != nil {
 			return err
@@ -153,7 +159,9 @@ func (a *app) settings(ctx context.Context, c *cli.Command) error {
 	return a.withClient(ctx, c, func(client *duetime.Client) error {
 		var settings duetime.Settings
 		if len(changes) == 0 {
-			settings, err = client.Settings(ctx, args[0])
+			if settings, err = client.Settings(ctx, args[0]); err == nil && settings.Version == 0 {
+				err = a.noteUnknown(ctx, client, args[0])
+			}
 		} else {
 			settings, err = client.UpdateSettings(ctx, args[0], func(s *duetime.Settings) {
 				for _, change := range changes {
@@ -183,6 +191,9 @@ func parseSetting(arg string) (func(*duetime.Settings) error, error) {
 			names = append(names, s.name)
 		}
 		return nil, usagef("there is no setting %q; there are %s", name, strings.Join(names, ", "))
+	}
+	if value == "" || value == "default" {
+		value = settingsByName[i].get(store.DefaultSettings())
 	}
 	return func(s *duetime.Settings) error { return settingsByName[i].set(s, value) }, nil
 }

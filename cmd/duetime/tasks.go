@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,10 @@ func (a *app) getCommand() *cli.Command {
 					case c.Bool("json"):
 						err = printJSON(a.stdout, toJSON(t, true))
 					default:
-						err = a.printTask(t)
+						var attempts int
+						if attempts, err = attemptsOf(ctx, client, t); err == nil {
+							err = a.printTask(t, attempts)
+						}
 					}
 					return err
 				})
@@ -73,7 +77,27 @@ func (a *app) each(ids []string, do func(id string) error) error {
 	return nil
 }
 
-func (a *app) printTask(t *duetime.Task) error {
+// attemptsOf is which try a task is in or which comes next, and of a dead one how
+// many there were.
+func attemptsOf(ctx context.Context, client *duetime.Client, t *duetime.Task) (int, error) {
+	if t.State != duetime.StateDead {
+		return t.Attempt, nil
+	}
+	settings, err := client.Settings(ctx, t.Queue)
+	return triesMade(t, settings), err
+}
+
+// triesMade is how often a dead task was tried. The try whose handler declared it dead
+// is counted neither as a failure nor as a lost lease.
+func triesMade(t *duetime.Task, s duetime.Settings) int {
+	tries := t.Failures + t.Lost
+	if t.Failures < cmp.Or(t.MaxAttempts, s.MaxAttempts) && t.Lost < s.MaxLost {
+		tries++
+	}
+	return tries
+}
+
+func (a *app) printTask(t *duetime.Task, attempts int) error {
 	now := time.Now()
 	rows := [][]string{
 		{"queue", t.Queue},
@@ -87,7 +111,11 @@ func (a *app) printTask(t *duetime.Task) error {
 		add("worker", t.Worker)
 		add("lease ends", fmt.Sprintf("%s (%s)", relative(t.LeaseUntil, now), local(t.LeaseUntil)))
 	}
-	add("attempt", strconv.Itoa(t.Attempt))
+	if t.State == duetime.StateDead {
+		add("attempts", strconv.Itoa(attempts))
+	} else {
+		add("attempt", strconv.Itoa(attempts))
+	}
 	if t.Failures > 0 || t.Lost > 0 {
 		add("so far", fmt.Sprintf("%s, %s lost", count(int64(t.Failures), "failure"), count(int64(t.Lost), "lease")))
 	}
@@ -224,7 +252,11 @@ func (a *app) list(ctx context.Context, c *cli.Command) error {
 		states = []store.State{state}
 	}
 	return a.withClient(ctx, c, func(client *duetime.Client) error {
-		lines := &listing{app: a, json: c.Bool("json"), payloads: c.Bool("payload")}
+		settings, err := client.Settings(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		lines := &listing{app: a, json: c.Bool("json"), payloads: c.Bool("payload"), settings: settings}
 		for _, state := range states {
 			opts := &duetime.ListOptions{Limit: store.MaxList, Payloads: lines.payloads}
 			if limit > 0 {
@@ -253,6 +285,7 @@ func (a *app) list(ctx context.Context, c *cli.Command) error {
 type listing struct {
 	*app
 	json, payloads bool
+	settings       duetime.Settings
 	n              int
 	rows           [][]string
 }
@@ -273,7 +306,11 @@ func (l *listing) add(t *duetime.Task) error {
 	if t.LastError != "" {
 		lastError = preview(t.LastError, 40)
 	}
-	row := []string{t.ID, t.State.String(), relative(t.Due, time.Now()), strconv.Itoa(t.Attempt), lastError}
+	attempt := t.Attempt
+	if t.State == duetime.StateDead {
+		attempt = triesMade(t, l.settings)
+	}
+	row := []string{t.ID, t.State.String(), relative(t.Due, time.Now()), strconv.Itoa(attempt), lastError}
 	if l.payloads {
 		row = append(row, preview(string(t.Payload), 40))
 	}
