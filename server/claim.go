@@ -36,6 +36,9 @@ func claim(c *call) error {
 			return err
 		}
 		request.AtMostOnce = request.Lease == 0
+		if !request.AtMostOnce && (request.Lease < store.MinLease || request.Lease > store.MaxLease) {
+			return store.NewInputError("lease", request.Lease, "must be %v to %v, or 0s for at most once", store.MinLease, store.MaxLease)
+		}
 	}
 	wait, err := optional("wait", body.Wait)
 	if err != nil {

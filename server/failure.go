@@ -32,7 +32,7 @@ func (f *failure) Error() string {
 	if f.err.Field == "" {
 		return f.err.Problem
 	}
-	return f.err.Field + " " + f.err.Value + ": " + f.err.Problem
+	return (&store.InputError{Field: f.err.Field, Value: f.err.Value, Problem: f.err.Problem}).Error()
 }
 
 func wireError(code, field, value, text string) *wire.Error {

@@ -109,6 +109,9 @@ func redrive(c *call) error {
 	if err := checkBatch("ids", len(body.IDs)); err != nil {
 		return err
 	}
+	if body.All == (len(body.IDs) > 0) {
+		return &store.InputError{Field: "ids", Problem: `give either {"ids":[…]} or {"all":true}`}
+	}
 	n, err := c.s.store.Redrive(c.r.Context(), store.RedriveRequest{Queue: c.params.queue, IDs: body.IDs, All: body.All})
 	if err != nil {
 		return err
@@ -128,7 +131,7 @@ func purge(c *call) error {
 		}
 	}
 	if given != 1 {
-		return store.NewInputError("state", given, `give one of {"state":"dead"}, {"ids":[…]} and {"all":true}`)
+		return &store.InputError{Field: "state", Problem: `give one of {"state":"dead"}, {"ids":[…]} and {"all":true}`}
 	}
 	if body.IDs != nil {
 		return c.purgeIDs(body.IDs)

@@ -38,6 +38,9 @@ type InputError struct {
 }
 
 func (e *InputError) Error() string {
+	if e.Value == "" { // the field itself is what is wrong
+		return e.Field + ": " + e.Problem
+	}
 	return fmt.Sprintf("%s %s: %s", e.Field, e.Value, e.Problem)
 }
 

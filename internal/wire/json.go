@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -67,14 +68,14 @@ func explain(data []byte, err error, target reflect.Type) error {
 		field := fieldName(semantic.JSONPointer)
 		if errors.Is(semantic.Err, json.ErrUnknownName) {
 			name := string(semantic.JSONPointer.LastToken())
-			return store.NewInputError(field, name, "is not a known field%s", didYouMean(name, target))
+			return &store.InputError{Field: field, Problem: "is not a known field" + didYouMean(name, within(target, semantic.JSONPointer.Parent()))}
 		}
 		return explainType(field, valueAt(data, semantic.JSONPointer), semantic)
 	}
 	var syntax *jsontext.SyntacticError
 	if errors.As(err, &syntax) {
 		if errors.Is(syntax.Err, jsontext.ErrDuplicateName) {
-			return store.NewInputError(fieldName(syntax.JSONPointer), string(syntax.JSONPointer.LastToken()), "is given twice")
+			return &store.InputError{Field: fieldName(syntax.JSONPointer), Problem: "is given twice"}
 		}
 		if len(bytes.TrimSpace(data)) == 0 {
 			return store.NewInputError(Body, "", "is empty, must be a JSON object")
@@ -88,7 +89,17 @@ func explain(data []byte, err error, target reflect.Type) error {
 			problem = "there is text after the JSON object"
 		}
 		if strings.Contains(problem, "UTF-8") || strings.Contains(problem, "surrogate") {
-			problem += "; give bytes that are not Unicode text as payload_base64"
+			problem = "the text is not UTF-8"
+			if strings.Contains(syntax.Err.Error(), "surrogate") {
+				problem = `half a surrogate pair (\ud800 to \udfff) is no character`
+			}
+			if slices.Contains(slices.Collect(syntax.JSONPointer.Tokens()), "payload") {
+				problem += "; give bytes that are not Unicode text as payload_base64"
+			}
+			return &store.InputError{
+				Field: fieldName(syntax.JSONPointer), Value: "(a string)",
+				Problem: fmt.Sprintf("is no valid JSON at byte %d: %s", syntax.ByteOffset, problem),
+			}
 		}
 		return store.NewInputError(fieldName(syntax.JSONPointer), around(data, int(syntax.ByteOffset)),
 			"is no valid JSON at byte %d: %s", syntax.ByteOffset, problem)
@@ -193,10 +204,18 @@ func kindName(k jsontext.Kind) string {
 	return "(no JSON)"
 }
 
+// maxField bounds the name of a field in an error, as payloads may be nested
+// thousands deep.
+const maxField = 200
+
 // fieldName writes /tasks/3/delay as tasks[3].delay.
 func fieldName(p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {
+		if b.Len() > maxField {
+			b.WriteString("…")
+			break
+		}
 		if isIndex(token) && b.Len() > 0 {
 			fmt.Fprintf(&b, "[%s]", token)
 			continue
@@ -227,17 +246,52 @@ func around(data []byte, offset int) string {
 	return strings.ToValidUTF8(string(data[start:end]), "\uFFFD")
 }
 
+// within is the type of the value that a pointer leads to in one of type t.
+func within(t reflect.Type, p jsontext.Pointer) reflect.Type {
+	for token := range p.Tokens() {
+		switch t = plain(t); t.Kind() {
+		case reflect.Slice, reflect.Map:
+			t = t.Elem()
+		case reflect.Struct:
+			i := 0
+			for i < t.NumField() && jsonName(t.Field(i)) != token {
+				i++
+			}
+			if i == t.NumField() {
+				return nil
+			}
+			t = t.Field(i).Type
+		default:
+			return nil
+		}
+	}
+	return plain(t)
+}
+
+// plain is what a type is in JSON: what a pointer leads to, what a patch sets.
+func plain(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if p, ok := reflect.Zero(t).Interface().(interface{ Plain() reflect.Type }); ok {
+		return plain(p.Plain())
+	}
+	return t
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
 // didYouMean names the field that was likely meant: the same in another case.
 func didYouMean(name string, target reflect.Type) string {
-	for target.Kind() == reflect.Pointer {
-		target = target.Elem()
-	}
-	if target.Kind() != reflect.Struct {
+	if target == nil || target.Kind() != reflect.Struct {
 		return ""
 	}
 	var known []string
 	for i := range target.NumField() {
-		tag, _, _ := strings.Cut(target.Field(i).Tag.Get("json"), ",")
+		tag := jsonName(target.Field(i))
 		if tag == "" || tag == "-" {
 			continue
 		}
@@ -245,6 +299,9 @@ func didYouMean(name string, target reflect.Type) string {
 			return fmt.Sprintf("; did you mean %q?", tag)
 		}
 		known = append(known, tag)
+	}
+	if len(known) == 0 {
+		return "; there are none here"
 	}
 	return "; known are " + strings.Join(known, ", ")
 }

@@ -161,3 +161,34 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestErrorsSayWhatHelps(t *testing.T) {
+	for _, c := range []struct {
+		body        string
+		field, text string // the whole of Error, but for its cut
+	}{
+		{`{"tasks":[{"foo":1}]}`, "tasks[0].foo", `tasks[0].foo: is not a known field; known are queue, id, payload, payload_base64, delay, due_at, max_attempts, headers, on_conflict`},
+		{`{"tasks":[{"id":"a","id":"b"}]}`, "tasks[0].id", `tasks[0].id: is given twice`},
+		{`{"tasks":[{"id":"ab\ud800c","delay":"1s"}]}`, "tasks[0].id", `tasks[0].id (a string): is no valid JSON at byte 19: half a surrogate pair (\ud800 to \udfff) is no character`},
+		{`{"tasks":[{"payload":["\ud800"]}]}`, "tasks[0].payload[0]", `tasks[0].payload[0] (a string): is no valid JSON at byte 23: half a surrogate pair (\ud800 to \udfff) is no character; give bytes that are not Unicode text as payload_base64`},
+	} {
+		err := Decode([]byte(c.body), new(ScheduleBatch))
+		var input *store.InputError
+		if !errors.As(err, &input) || input.Field != c.field || err.Error() != c.text {
+			t.Errorf("%s: %v", c.body, err)
+		}
+	}
+}
+
+func TestErrorsAreShort(t *testing.T) {
+	for _, body := range []string{
+		`{"payload":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`,
+		`{"payload":` + strings.Repeat(`{"aaaaaaaa":`, 5000) + `{"x":1,"x":2}`,
+		`{"` + strings.Repeat("k", 5000) + `":1}`,
+		`{"id":"` + strings.Repeat("k", 5000) + `\ud800"}`,
+	} {
+		if err := Decode([]byte(body), new(NewTask)); err == nil || len(err.Error()) > 600 {
+			t.Errorf("%.60s: %v", body, err)
+		}
+	}
+}
