@@ -19,6 +19,7 @@ type crew struct {
 
 	mu   sync.Mutex
 	runs []run
+	busy int // of the runs, those that are not acked yet
 }
 
 type run struct {
@@ -47,8 +48,12 @@ func (c *crew) work(consumer, hands int, lease time.Duration, handle func(int, s
 		for _, l := range r[0].Tasks {
 			c.mu.Lock()
 			c.runs = append(c.runs, run{l, consumer})
+			c.busy++
 			c.mu.Unlock()
 			if handle != nil && !handle(consumer, l) {
+				c.mu.Lock()
+				c.busy -= len(acks) + 1 // nobody waits for a dead one's acks
+				c.mu.Unlock()
 				return
 			}
 			acks = append(acks, store.Settlement{Receipt: l.Receipt, Action: store.Ack})
@@ -59,6 +64,9 @@ func (c *crew) work(consumer, hands int, lease time.Duration, handle func(int, s
 				c.Errorf("ack: %v", err)
 				return
 			}
+			c.mu.Lock()
+			c.busy -= len(acks)
+			c.mu.Unlock()
 			for i := range results {
 				if results[i].Outcome != store.Acked {
 					c.Errorf("ack of %q: %v", r[0].Tasks[i].ID, results[i].Outcome)
@@ -82,14 +90,15 @@ func (c *crew) done() []run {
 	return c.runs
 }
 
-// ran waits until n tasks were handed out.
+// ran waits until n tasks were handed out and the consumers have acked all they
+// had: the clock may be moved then, and no lease runs out by that.
 func (c *crew) ran(n int) {
 	c.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		c.mu.Lock()
-		got := len(c.runs)
+		got, busy := len(c.runs), c.busy
 		c.mu.Unlock()
-		if got >= n {
+		if got >= n && busy == 0 {
 			return
 		}
 		if time.Now().After(end) || c.Failed() {
