@@ -15,14 +15,15 @@ const (
 	settleTimeout    = 10 * time.Second // of one call
 	settleBackoffMin = 10 * time.Millisecond
 	settleBackoffMax = time.Second
-	// outboxSlack is how many settlements may wait, on top of two for each hand,
-	// before hands wait for the store instead of taking further tasks.
-	outboxSlack = 1024
 )
 
 // outbox tells the store what became of tasks. Hands put a run in and go on with
 // the next task; one goroutine takes all that has come together since its last
 // call and makes the next. What fails is tried again as long as its lease lasts.
+//
+// No more settlements wait than there are hands; then hands wait too. What is done
+// and not yet told is done again if the process is killed: at most two tasks for
+// each hand, one that waits and one that is being told, and the one in the hand.
 type outbox struct {
 	w    *Worker
 	wake chan struct{}
@@ -86,7 +87,7 @@ func (o *outbox) run() {
 		hands += q.opts.Concurrency
 	}
 	o.mu.Lock()
-	o.limit = 2*hands + outboxSlack
+	o.limit = hands
 	o.mu.Unlock()
 	defer o.quit()
 	var flush *time.Timer
