@@ -103,11 +103,7 @@ func (s *Store) byID(ctx context.Context, n int, key func(i int) (queue, id stri
 				break
 			}
 		}
-		written := c.b != nil || len(c.applied) > 0
-		if err = c.commit(err); err == nil && !written && c.strength == hard {
-			err = s.sync()
-		}
-		return err
+		return c.commitPromised(err, true)
 	})
 	if err != nil {
 		return nil, err

@@ -108,6 +108,16 @@ func (c *change) commit(err error) error {
 	return cmp.Or(err, applyErr, c.wait())
 }
 
+// commitPromised is commit for an answer that promises something even where
+// nothing was changed: what it saw may be another call's, and not yet durable.
+func (c *change) commitPromised(err error, promised bool) error {
+	written := c.b != nil || len(c.applied) > 0
+	if err = c.commit(err); err == nil && promised && !written && c.strength == hard {
+		err = c.q.s.sync()
+	}
+	return err
+}
+
 // The steps that changes are made of. A batch takes copies of keys and values.
 
 func (c *change) set(key, value []byte) { _ = c.batch().Set(key, value, nil) }

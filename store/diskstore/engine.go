@@ -126,10 +126,3 @@ func (e oneLine) Error() string {
 }
 
 func (e oneLine) Unwrap() error { return e.error }
-
-func ignoreNotFound(err error) error {
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil
-	}
-	return err
-}

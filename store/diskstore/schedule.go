@@ -91,11 +91,7 @@ func (s *Store) scheduleQueue(name string, now time.Time, full error, tasks []st
 		}
 		seen = seen || results[i].Outcome == store.Exists
 	}
-	written := c.b != nil || len(c.applied) > 0
-	if err = c.commit(err); err == nil && seen && !written && c.strength == hard {
-		err = s.sync()
-	}
-	return err
+	return c.commitPromised(err, seen)
 }
 
 func (c *change) scheduleOne(t *store.NewTask, due, now time.Time) (store.Result, error) {

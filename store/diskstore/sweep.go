@@ -65,7 +65,7 @@ func (c *change) redrive(p pos, now int64) (bool, error) {
 	q := c.q
 	rec, size, err := q.read(place{p, true}, true)
 	if unreadable(err) {
-		return false, nil // it stays where a person can look at it
+		return false, nil // gone; or damaged, and it stays where a person can look at it
 	} else if err != nil {
 		return false, err
 	}
@@ -117,7 +117,9 @@ func (s *Store) Purge(ctx context.Context, name string, state store.State) (int,
 
 func (c *change) purgeDead(p pos) (bool, error) {
 	rec, size, err := c.q.read(place{p, true}, false)
-	if unreadable(err) {
+	if err == errGone {
+		return false, nil
+	} else if err == errRecord {
 		c.deleteRecord(kindDead, p, 0)
 		c.q.dead--
 		return true, nil
@@ -134,12 +136,17 @@ func (c *change) purgePending(p pos) (bool, error) {
 		return false, nil
 	}
 	rec, size, err := q.read(place{pos: p}, false)
-	q.drop(p)
-	if unreadable(err) {
+	switch err {
+	case nil:
+	case errGone:
+		return false, nil
+	case errRecord:
+		q.drop(p)
 		return true, c.setAside(p, "", nil)
-	} else if err != nil {
+	default:
 		return false, err
 	}
+	q.drop(p)
 	c.remove(rec.id, p, uint32(size))
 	return true, nil
 }
@@ -171,8 +178,9 @@ func (q *queue) purgeLeased(ctx context.Context) (int, error) {
 }
 
 // sweep calls do for each record of a kind from one place up to another, in
-// slices, and returns for how many do said true. Tasks that come into the range
-// behind the sweep are not met.
+// slices, and returns for how many do said true. Do finds the record gone where
+// somebody was quicker. Tasks that come into the range behind the sweep are not
+// met.
 func (q *queue) sweep(ctx context.Context, kind byte, from, to pos, do func(*change, pos) (bool, error)) (int, error) {
 	n := 0
 	for {
@@ -187,7 +195,7 @@ func (q *queue) sweep(ctx context.Context, kind byte, from, to pos, do func(*cha
 		c := q.change(q.s.promised())
 		for _, p := range found {
 			var did bool
-			if did, err = q.still(kind, p, c, do); err == nil {
+			if did, err = do(c, p); err == nil {
 				err = c.roomy()
 			}
 			if err != nil {
@@ -205,16 +213,6 @@ func (q *queue) sweep(ctx context.Context, kind byte, from, to pos, do func(*cha
 		}
 		from = found[len(found)-1].after()
 	}
-}
-
-// still does it where the record is still there.
-func (q *queue) still(kind byte, p pos, c *change, do func(*change, pos) (bool, error)) (bool, error) {
-	_, closer, err := q.s.db.Get(appendPosKey(nil, kind, q.num, p))
-	if err != nil {
-		return false, ignoreNotFound(err)
-	}
-	closer.Close()
-	return do(c, p)
 }
 
 // slice is the next few places of a range.
