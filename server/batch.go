@@ -41,6 +41,28 @@ func items[In, Record any](c *call, field string, in []In, convert func(*In) (Re
 	return c.answer(http.StatusOK, answer)
 }
 
+func importBatch(c *call) error {
+	into, ok := store.As[store.Importer](c.s.store)
+	if !ok {
+		return store.Unsupported(c.s.store.Capabilities().Name, "import")
+	}
+	var body wire.ImportBatch
+	if err := c.decode(&body); err != nil {
+		return err
+	}
+	return items(c, "tasks", body.Tasks,
+		func(t *wire.ImportItem) (store.Task, error) { return t.Store() },
+		func(tasks []store.Task) ([]store.Result, error) {
+			results, err := into.Import(c.r.Context(), tasks)
+			if err == nil {
+				for i := range results {
+					c.s.metrics.scheduled(tasks[i].Queue, results[i].Outcome, 1)
+				}
+			}
+			return results, err
+		})
+}
+
 func getBatch(c *call) error {
 	var body wire.GetBatch
 	if err := c.decode(&body); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/memstore"
 )
 
 // outcomes are those of a batch's answer.
@@ -146,6 +147,46 @@ func TestBatchesOverQueues(t *testing.T) {
 	}
 	a = e.want(200, "POST", "/v1/batch/cancel", `{"tasks":[{"queue":"a","id":"1"},{"queue":"b","id":"1"}]}`)
 	if got := a.outcomes(t, "results"); !slices.Equal(got, []string{"not_found", "cancelled"}) {
+		t.Error(a.raw)
+	}
+}
+
+func TestImportBatch(t *testing.T) {
+	e := start(t, nil, nil)
+	a := e.want(200, "POST", "/v1/batch/import", `{"tasks":[
+		{"queue":"a","id":"1","due_at":"2020-01-01T00:00:00Z","created_at":"2019-01-01T00:00:00Z","failures":2,"lost":1,"payload":{"n":1}},
+		{"queue":"a","id":"1","due_at":"2020-01-01T00:00:00Z","created_at":"2019-01-01T00:00:00Z"},
+		{"queue":"a","id":"2","state":"dead","due_at":"2020-01-01T00:00:00Z","created_at":"2019-01-01T00:00:00Z","last_error":"boom","payload_base64":"AA=="},
+		{"queue":"a","id":"3","state":"leased","due_at":"2020-01-01T00:00:00Z","created_at":"2019-01-01T00:00:00Z"},
+		{"queue":"a","id":"4","state":"gone","due_at":"2020-01-01T00:00:00Z","created_at":"2019-01-01T00:00:00Z"},
+		{"queue":"a","id":"5","due_at":"2020-01-01T00:00:00Z"},
+		{"queue":"a","id":"6","created_at":"2019-01-01T00:00:00Z","due_at":"tomorrow"}]}`)
+	if got := a.outcomes(t, "results"); !slices.Equal(got, []string{"created", "exists", "created", "refused", "refused", "refused", "refused"}) {
+		t.Error(a.raw)
+	}
+	for i, field := range []string{3: "state", 4: "state", 5: "created_at", 6: "due_at"} {
+		if field == "" {
+			continue
+		}
+		if got := a.doc["results"].([]any)[i].(map[string]any)["error"].(map[string]any)["field"]; got != field {
+			t.Errorf("item %d: error names %v, want %s", i, got, field)
+		}
+	}
+	a = e.want(200, "GET", "/v1/queues/a/tasks/1", "")
+	for name, want := range map[string]any{"state": "ready", "failures": 2.0, "lost": 1.0, "created_at": "2019-01-01T00:00:00.000Z"} {
+		if a.doc[name] != want {
+			t.Errorf("%s is %v, want %v", name, a.doc[name], want)
+		}
+	}
+	if a := e.want(200, "GET", "/v1/queues/a/tasks/2", ""); a.str("state") != "dead" || a.str("last_error") != "boom" {
+		t.Error(a.raw)
+	}
+	e.want(413, "POST", "/v1/batch/import", `{"tasks":[{}`+strings.Repeat(",{}", 10_000)+`]}`)
+}
+
+func TestImportIsUnsupportedWhereTheStoreCanNot(t *testing.T) {
+	e := start(t, struct{ store.Store }{memstore.New(nil)}, nil)
+	if a := e.want(501, "POST", "/v1/batch/import", `{"tasks":[]}`); !strings.Contains(a.raw, "import") {
 		t.Error(a.raw)
 	}
 }

@@ -189,6 +189,7 @@ func (s *Server) routes() []*route {
 		handle          handleCall
 	}{
 		{"schedule", "Schedule tasks", wire.ScheduleBatch{}, wire.Outcomes{}, scheduleBatch},
+		{"import", "Take tasks in as they were elsewhere, counters and dead ones included", wire.ImportBatch{}, wire.Results{}, importBatch},
 		{"get", "Look at tasks", wire.GetBatch{}, wire.Results{}, getBatch},
 		{"cancel", "Cancel tasks", wire.CancelBatch{}, wire.Results{}, cancelBatch},
 		{"reschedule", "Give tasks another due time", wire.RescheduleBatch{}, wire.Results{}, rescheduleBatch},

@@ -20,6 +20,9 @@ type (
 	ScheduleBatch struct {
 		Tasks []NewTask `json:"tasks" maxItems:"10000" doc:"Up to 10,000."`
 	}
+	ImportBatch struct {
+		Tasks []ImportItem `json:"tasks" maxItems:"10000" doc:"Up to 10,000."`
+	}
 	GetBatch struct {
 		Tasks []Key `json:"tasks" maxItems:"10000"`
 	}

@@ -176,6 +176,10 @@ func (c *change) endLease(l *lease) {
 // bury moves a task that was leased to the dead. Its record may have changed.
 func (c *change) bury(p pos, size uint32, rec *record) {
 	c.deleteRecord(kindTask, p, size)
+	c.addDead(p, rec)
+}
+
+func (c *change) addDead(p pos, rec *record) {
 	c.putRecord(kindDead, p, rec)
 	c.putPlace(rec.id, place{p, true})
 	c.q.dead++

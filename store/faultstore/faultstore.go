@@ -20,7 +20,7 @@ var ErrInjected = errors.New("fault injected by a test")
 // Op names a method of store.Store.
 type Op string
 
-// The methods that a script sees.
+// The methods that a script sees: those of store.Store, and Import.
 const (
 	Schedule    Op = "Schedule"
 	Cancel      Op = "Cancel"
@@ -36,6 +36,7 @@ const (
 	Redrive     Op = "Redrive"
 	Purge       Op = "Purge"
 	Wake        Op = "Wake"
+	Import      Op = "Import" // of store.Importer
 )
 
 // Call is a call that is about to be made.
@@ -70,6 +71,7 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Unwrapper = (*Store)(nil)
+	_ store.Importer  = (*Store)(nil)
 )
 
 // New wraps a store. A nil script lets all pass.

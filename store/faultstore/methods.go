@@ -71,6 +71,15 @@ func (s *Store) Purge(ctx context.Context, queue string, state store.State) (int
 	return do(ctx, s, Purge, 1, func() (int, error) { return s.inner.Purge(ctx, queue, state) })
 }
 
+// Import implements store.Importer, where the wrapped store does.
+func (s *Store) Import(ctx context.Context, tasks []store.Task) ([]store.Result, error) {
+	inner, ok := store.As[store.Importer](s.inner)
+	if !ok {
+		return nil, store.Unsupported(s.inner.Capabilities().Name, "import")
+	}
+	return do(ctx, s, Import, len(tasks), func() ([]store.Result, error) { return inner.Import(ctx, tasks) })
+}
+
 // Wake implements store.Store.
 func (s *Store) Wake(queue string) (<-chan struct{}, func()) {
 	if s.fault(Wake, 1).FailBefore != nil {

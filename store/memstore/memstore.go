@@ -38,7 +38,10 @@ type Store struct {
 	wakers wakers
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Importer = (*Store)(nil)
+)
 
 // New makes an empty store. It needs no Close, but returns ErrClosed after one.
 func New(opts *Options) *Store {

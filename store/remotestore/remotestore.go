@@ -73,6 +73,7 @@ type Store struct {
 var (
 	_ store.Store          = (*Store)(nil)
 	_ store.WaitingClaimer = (*Store)(nil)
+	_ store.Importer       = (*Store)(nil)
 )
 
 // Open asks the server at an http or https URL what it can do. opts may be nil.

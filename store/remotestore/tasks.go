@@ -120,6 +120,36 @@ func (s *Store) Schedule(ctx context.Context, tasks []store.NewTask) ([]store.Re
 		func(tasks []wire.NewTask) any { return wire.ScheduleBatch{Tasks: tasks} })
 }
 
+// Import implements store.Importer, where the server's store does. Like Schedule
+// it is sent again after its answer was lost where all tasks are due in ten
+// minutes or later, or dead.
+func (s *Store) Import(ctx context.Context, tasks []store.Task) ([]store.Result, error) {
+	if len(tasks) == 0 {
+		// The question whether it can be done at all.
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		var answer wire.Results
+		return nil, s.post(ctx, "/v1/batch/import", repeatable, wire.ImportBatch{Tasks: []wire.ImportItem{}}, &answer)
+	}
+	k := repeatable
+	for i := range tasks {
+		if tasks[i].State != store.StateDead && time.Until(tasks[i].Due) < repeatSafely {
+			k = once
+		}
+	}
+	return batched(s, ctx, "/v1/batch/import", k, tasks,
+		func(t *store.Task) error {
+			_, err := t.CheckImport(s.caps.MaxPayload)
+			return err
+		},
+		func(t *store.Task) int {
+			return len(t.Payload)*4/3 + 2*store.MaxHeaderBytes*min(len(t.Headers), 1) + 2*min(len(t.LastError), store.MaxErrorBytes)
+		},
+		wire.FromImported,
+		func(tasks []wire.ImportItem) any { return wire.ImportBatch{Tasks: tasks} })
+}
+
 // Cancel implements store.Store.
 func (s *Store) Cancel(ctx context.Context, tasks []store.CancelRequest) ([]store.Result, error) {
 	return batched(s, ctx, "/v1/batch/cancel", once, tasks,

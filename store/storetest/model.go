@@ -107,6 +107,22 @@ func (m *model) schedule(n store.NewTask, due, created time.Time) store.Outcome 
 	return outcome
 }
 
+// take imports a task; created and due are as they are stored.
+func (m *model) take(t store.Task) store.Outcome {
+	if m.find(t.Queue, t.ID) != nil {
+		return store.Exists
+	}
+	if _, ok := m.settings[t.Queue]; !ok {
+		m.settings[t.Queue] = store.DefaultSettings()
+	}
+	m.seq++
+	if t.State != store.StateDead {
+		t.State = store.StateScheduled
+	}
+	m.tasks = append(m.tasks, &modelTask{seq: m.seq, Task: t})
+	return store.Created
+}
+
 func (m *model) cancel(c store.CancelRequest) store.Outcome {
 	t := m.find(c.Queue, c.ID)
 	switch {

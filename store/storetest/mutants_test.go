@@ -30,6 +30,7 @@ type mutant struct {
 	onRedrive     func(m *mutant, r store.RedriveRequest) (int, error)
 	onGet         func(m *mutant, keys []store.Key) ([]store.Result, error)
 	onWake        func(m *mutant, queue string) (<-chan struct{}, func())
+	onImport      func(m *mutant, tasks []store.Task) ([]store.Result, error)
 	onCrash       func(m *mutant)
 
 	// What mutants keep in mind.
@@ -49,6 +50,15 @@ func (m *mutant) Schedule(c context.Context, tasks []store.NewTask) ([]store.Res
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.onSchedule(m, slices.Clone(tasks))
+}
+
+func (m *mutant) Import(c context.Context, tasks []store.Task) ([]store.Result, error) {
+	if m.onImport == nil || c.Err() != nil || len(tasks) > store.MaxBatch {
+		return m.Store.(store.Importer).Import(c, tasks)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.onImport(m, slices.Clone(tasks))
 }
 
 func (m *mutant) Cancel(c context.Context, r []store.CancelRequest) ([]store.Result, error) {
@@ -167,7 +177,7 @@ func pretend(change func(*store.Settings)) func(*mutant, string, store.Settings)
 // these does one thing wrong, and each must fail in the groups that are about it.
 func TestMutantsFail(t *testing.T) {
 	names := make(map[string]bool)
-	for _, c := range mutants() {
+	for _, c := range slices.Concat(mutants(), importMutants()) {
 		if names[c.name] {
 			t.Fatalf("two mutants are called %q", c.name)
 		}

@@ -67,6 +67,40 @@ func (p *player) schedule() {
 	}
 }
 
+func (p *player) importSome() {
+	p.start()
+	var tasks []store.Task
+	for range 1 + p.IntN(4) {
+		t := store.Task{
+			Queue: p.queue(), ID: p.name(), Payload: []byte(fmt.Sprint(p.IntN(1000))),
+			State:   pick(p, store.StateScheduled, store.StateReady, store.StateScheduled, store.StateReady, store.StateDead, store.StateLeased),
+			Created: p.before.Add(-time.Duration(p.IntN(1000)) * time.Hour).Truncate(time.Millisecond),
+			Due:     p.before.Add(time.Duration(p.IntN(7)-3) * 24 * time.Hour).Truncate(time.Hour),
+			// A generation that the same id has had before would make old
+			// receipts no less stale: they have tokens.
+			Generation: p.IntN(3), Failures: p.IntN(3), Lost: p.IntN(2), MaxAttempts: p.IntN(4),
+			LastError: pick(p, "", "elsewhere"),
+		}
+		tasks = append(tasks, t)
+	}
+	p.note("import %+v", tasks)
+	results, err := p.importer().Import(p.ctx, tasks)
+	p.must(err)
+	for i, r := range results {
+		t := tasks[i]
+		if t.State == store.StateLeased {
+			p.want("import "+t.ID, r, store.Refused)
+			continue
+		}
+		there := p.m.find(t.Queue, t.ID)
+		p.want("import "+t.ID, r, p.m.take(t))
+		if there != nil {
+			p.same("exists", *r.Task, there.Task)
+		}
+		p.m.tick(p.before)
+	}
+}
+
 func (p *player) cancelSome() {
 	p.start()
 	var c []store.CancelRequest

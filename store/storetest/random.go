@@ -79,6 +79,14 @@ func playModel(e *env, names, steps int, queues ...string) {
 		{1, p.crash},
 		{4, p.compare},
 	}
+	can, err := store.CanImport(e.ctx, e.st)
+	e.must(err)
+	if can {
+		ops = append(ops, struct {
+			weight int
+			do     func()
+		}{6, p.importSome})
+	}
 	total := 0
 	for _, op := range ops {
 		total += op.weight

@@ -147,6 +147,7 @@ func groups() []group {
 		{"settings", settingsCases},
 		{"release", releaseCases},
 		{"dead", deadCases},
+		{"import", importCases},
 		{"hostile", hostileCases},
 		{"payload", payloadCases},
 		{"wake", wakeCases},

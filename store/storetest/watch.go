@@ -112,6 +112,29 @@ func (w *watched) Schedule(ctx context.Context, tasks []store.NewTask) ([]store.
 	return results, err
 }
 
+// Import is that of the store; Unsupported where it has none.
+func (w *watched) Import(ctx context.Context, tasks []store.Task) ([]store.Result, error) {
+	w.t.Helper()
+	for i := range tasks {
+		w.used(tasks[i].Queue)
+	}
+	into, _ := store.As[store.Importer](w.Store) // the history's, at least
+	results, err := into.Import(ctx, tasks)
+	w.results("import", results, err, len(tasks), func(i int, r *store.Result) bool {
+		switch r.Outcome {
+		case store.Created:
+			w.time("import: due", r.Due)
+			w.time("import: created", r.At)
+			return true
+		case store.Exists:
+			w.task("exists", r.Task, tasks[i].Queue, tasks[i].ID)
+			return true
+		}
+		return false
+	})
+	return results, err
+}
+
 func (w *watched) Cancel(ctx context.Context, tasks []store.CancelRequest) ([]store.Result, error) {
 	w.t.Helper()
 	results, err := w.Store.Cancel(ctx, tasks)

@@ -52,6 +52,23 @@ func (r *recorder) Schedule(ctx context.Context, tasks []store.NewTask) ([]store
 	return results, err
 }
 
+// Import is logged as if the tasks were scheduled.
+func (r *recorder) Import(ctx context.Context, tasks []store.Task) ([]store.Result, error) {
+	into, ok := store.As[store.Importer](r.Store)
+	if !ok {
+		return nil, store.Unsupported(r.Capabilities().Name, "import")
+	}
+	items := make([]Item, len(tasks))
+	for i := range tasks {
+		t := &tasks[i]
+		items[i] = Item{Queue: t.Queue, ID: t.ID, Sum: sum(t.Payload), Due: t.Due}
+	}
+	call := r.log.add(Line{Op: "schedule", Items: items})
+	results, err := into.Import(ctx, tasks)
+	r.end(call, "schedule", append([]Item(nil), items...), results, err)
+	return results, err
+}
+
 func (r *recorder) Cancel(ctx context.Context, tasks []store.CancelRequest) ([]store.Result, error) {
 	items := make([]Item, len(tasks))
 	for i, c := range tasks {
