@@ -16,7 +16,7 @@ const journalQueue = "duetime.migrate"
 
 const (
 	lockID    = "lock"
-	lockLease = 30 * time.Second
+	lockLease = 15 * time.Second
 )
 
 // lock keeps two moves from one store apart. It is a task that the mover has a

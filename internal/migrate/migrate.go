@@ -94,8 +94,8 @@ type SettingsOutcome uint8
 
 const (
 	SettingsDefault SettingsOutcome = iota // nobody had changed them at the source
+	SettingsSame                           // the destination had the same
 	SettingsCopied
-	SettingsSame // the destination had the same
 	SettingsKept // the destination has others, which it keeps
 	SettingsNone // the destination has no settings
 )
@@ -177,7 +177,7 @@ func (m *mover) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		for _, q := range movers {
-			if r := q.report; r.Live+r.Dead+r.Stuck+r.Running > 0 || r.Settings != SettingsDefault || r.StaysPaused {
+			if r := q.report; r.Live+r.Dead+r.Stuck+r.Running > 0 || r.Settings > SettingsSame || r.StaysPaused {
 				m.all.Queues = append(m.all.Queues, r)
 			}
 		}
