@@ -1,0 +1,214 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/faultstore"
+)
+
+func TestIDInUseAtTheDestinationStays(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	_, err := w.to.Schedule(w.ctx, []store.NewTask{
+		{Queue: q, ID: "same9", Due: w.clock.Now().Add(time.Hour), Payload: []byte("theirs")},
+		{Queue: q, ID: "dead2", Due: w.clock.Now().Add(time.Hour), Payload: []byte("theirs")},
+	})
+	w.must(err)
+	for range 2 { // the second time nothing else is left
+		r := w.run(quick)
+		if total := r.Total(); total.Stuck != 2 || total.StaysPaused {
+			t.Errorf("report %+v", total)
+		}
+		if s := r.Queues[0].FirstStuck; len(s) != 2 || s[0].ID != "same9" || s[1].ID != "dead2" || !strings.Contains(s[0].Why, "in use") {
+			t.Errorf("stuck: %v", s)
+		}
+	}
+	for _, id := range []string{"same9", "dead2"} {
+		r, err := w.to.Get(w.ctx, []store.Key{{Queue: q, ID: id}})
+		w.must(err)
+		if string(r[0].Task.Payload) != "theirs" {
+			t.Errorf("%s at the destination is %+v", id, r[0].Task)
+		}
+		if r, err = w.from.Cancel(w.ctx, []store.CancelRequest{{Queue: q, ID: id}}); err != nil || r[0].Outcome != store.Cancelled {
+			t.Errorf("%s is not at the source any more: %v, %v", id, r, err)
+		}
+		_, err = w.to.Cancel(w.ctx, []store.CancelRequest{{Queue: q, ID: id}})
+		w.must(err)
+		delete(w.want, id)
+	}
+	w.check()
+}
+
+// noImport is a store without the optional part.
+type noImport struct{ store.Store }
+
+func TestWithoutImporter(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	w.clock.Advance(lockLease)
+	r, err := Run(w.ctx, w.from, noImport{w.to}, quick)
+	w.must(err)
+	total := r.Total()
+	if total.Live != 20 || total.Dead != 0 || total.Stuck != 4 || !total.CountersLost {
+		t.Errorf("report %+v", total)
+	}
+	if s := r.Queues[0].FirstStuck; len(s) != 4 || !strings.Contains(s[0].Why, "dead") {
+		t.Errorf("stuck: %v", s)
+	}
+	w.clock.Advance(24 * time.Hour)
+	w.work()
+	if len(w.order) != 19 {
+		t.Errorf("%d ran: %v", len(w.order), w.order)
+	}
+	w.inOrder()
+}
+
+func TestRunningTasksAreWaitedForOrNamed(t *testing.T) {
+	w := newWorld(t)
+	w.put(store.Task{ID: "a", Due: w.clock.Now()}, store.Task{ID: "b", Due: w.clock.Now()})
+	c, err := w.from.Claim(w.ctx, []store.ClaimRequest{{Queue: q, Max: 2, Lease: time.Hour}})
+	w.must(err)
+	r := w.run(quick)
+	if total := r.Total(); total.Running != 2 || total.Live != 0 || !slices.Equal(r.Queues[0].FirstRunning, []string{"a", "b"}) {
+		t.Errorf("report %+v, %v", total, r.Queues[0].FirstRunning)
+	}
+	// One is done while it is waited for, the other fails and is moved then.
+	opts := quick
+	opts.Wait = time.Minute
+	calls := 0
+	opts.Progress = func(p Progress) {
+		if calls++; p.Waiting == 2 {
+			s, err := w.from.Settle(w.ctx, []store.Settlement{
+				{Receipt: c[0].Tasks[0].Receipt, Action: store.Ack},
+				{Receipt: c[0].Tasks[1].Receipt, Action: store.Retry, Delay: time.Minute, Error: "no"},
+			})
+			w.must(err)
+			if s[1].Outcome != store.Retrying {
+				t.Error(s[1].Outcome)
+			}
+		}
+	}
+	r = w.run(opts)
+	if total := r.Total(); total.Running != 0 || total.Live != 1 || calls < 2 {
+		t.Errorf("report %+v", total)
+	}
+	w.clock.Advance(time.Hour)
+	w.work()
+	if len(w.runs["a"]) != 0 || len(w.runs["b"]) != 1 || w.runs["b"][0].Attempt() != 2 {
+		t.Errorf("runs: %v", w.runs)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	ctx, cancel := context.WithCancel(w.ctx)
+	opts := quick
+	opts.Progress = func(Progress) { cancel() }
+	r, err := Run(ctx, w.from, w.to, opts)
+	w.must(err)
+	if total := r.Total(); !r.Interrupted || total.Live == 0 || total.Live == 20 || total.StaysPaused {
+		t.Errorf("interrupted %v, report %+v", r.Interrupted, total)
+	}
+	s, err := w.from.Settings(w.ctx, q)
+	w.must(err)
+	if s.Paused {
+		t.Error("the source is still paused")
+	}
+	w.run(quick)
+	w.check()
+	w.inOrder()
+}
+
+func TestPauseThatWasThereStaysAndIsCopied(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	s := store.DefaultSettings()
+	s.Paused = true
+	_, err := w.from.PutSettings(w.ctx, q, s)
+	w.must(err)
+	w.run(quick)
+	for name, st := range map[string]store.Store{"source": w.from, "destination": w.to} {
+		if s, err := st.Settings(w.ctx, q); err != nil || !s.Paused {
+			t.Errorf("the %s is not paused (%v)", name, err)
+		}
+	}
+}
+
+func TestSettingsOfTheDestinationStay(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	w.settings()
+	theirs := store.DefaultSettings()
+	theirs.Lease = time.Hour
+	theirs, err := w.to.PutSettings(w.ctx, q, theirs)
+	w.must(err)
+	if r := w.run(quick); r.Queues[0].Settings != SettingsKept {
+		t.Errorf("settings: %v", r.Queues[0].Settings)
+	}
+	if got, err := w.to.Settings(w.ctx, q); err != nil || got != theirs {
+		t.Errorf("settings %+v, %v; want %+v", got, err, theirs)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	if _, err := Run(w.ctx, w.from, faultstore.New(w.from, nil), quick); err == nil || !strings.Contains(err.Error(), "same store") {
+		t.Errorf("from a store to itself: %v", err)
+	}
+	opts := quick
+	opts.Queues = []string{"absent"}
+	var input *store.InputError
+	if _, err := Run(w.ctx, w.from, w.to, opts); !errors.As(err, &input) {
+		t.Errorf("a queue that is not there: %v", err)
+	}
+	w.clock.Advance(lockLease + time.Second)
+	from, to, _ := w.dying(30, true, nil)
+	if _, err := Run(w.ctx, from, to, quick); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	w.clock.Advance(lockLease + time.Second)
+	opts = quick
+	opts.To = "another"
+	if _, err := Run(w.ctx, w.from, w.to, opts); err == nil || !strings.Contains(err.Error(), "to to was broken off") {
+		t.Errorf("to another store than the one that was begun with: %v", err)
+	}
+	w.run(quick)
+	w.check()
+}
+
+func TestTwoMoversAtOnce(t *testing.T) {
+	w := newWorld(t)
+	l, err := takeLock(w.ctx, w.from, w.to)
+	w.must(err)
+	alive := faultstore.New(w.from, func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Get {
+			w.clock.Advance(time.Second)
+			l.kept = time.Time{}
+			w.must(l.keep(w.ctx))
+		}
+		return faultstore.Fault{}
+	})
+	if _, err := Run(w.ctx, alive, w.to, quick); err == nil || !strings.Contains(err.Error(), "under way") {
+		t.Errorf("a second mover beside one that is alive: %v", err)
+	}
+	// One that was killed is known by its lease, which runs out.
+	killed := faultstore.New(w.from, func(c faultstore.Call) faultstore.Fault {
+		w.clock.Advance(lockLease / 5)
+		return faultstore.Fault{}
+	})
+	if _, err := Run(w.ctx, killed, w.to, quick); err != nil {
+		t.Errorf("after one that was killed: %v", err)
+	}
+	l.kept = time.Time{}
+	if err := l.keep(w.ctx); err == nil || !strings.Contains(err.Error(), "lost") {
+		t.Errorf("a lock that another has taken: %v", err)
+	}
+}
