@@ -1,0 +1,1 @@
+SELECT seq, headers, payload FROM {task} WHERE seq IN (?)

@@ -1,0 +1,1 @@
+UPDATE {queue} SET counted = ? WHERE id = ?

@@ -1,0 +1,1 @@
+SELECT id, name, version, counted, settings FROM {queue} WHERE id = ? FOR UPDATE

@@ -1,0 +1,1 @@
+SELECT name FROM {queue} ORDER BY name

@@ -1,0 +1,1 @@
+UPDATE {queue} SET version = ?, settings = ? WHERE id = ?

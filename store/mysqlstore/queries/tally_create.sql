@@ -1,0 +1,1 @@
+INSERT IGNORE INTO {tally} (queue_id, shard) VALUES ?

@@ -1,0 +1,1 @@
+SELECT {columns} FROM {task} FORCE INDEX (by_id) WHERE queue_id = ? AND id IN (?) FOR UPDATE

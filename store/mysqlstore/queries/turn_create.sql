@@ -1,0 +1,1 @@
+INSERT IGNORE INTO {turn} (queue_id) VALUES (?)

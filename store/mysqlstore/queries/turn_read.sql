@@ -1,0 +1,1 @@
+SELECT pos_at, pos_seq, lease_at FROM {turn} WHERE queue_id = ?

@@ -1,0 +1,139 @@
+package mysqlstore
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/duetime/duetime/store"
+)
+
+// The states as they are stored.
+const (
+	waiting = 0
+	leased  = 1
+	dead    = 2
+)
+
+// never is an instant that does not come.
+const never = math.MaxInt64
+
+// row is a task as the table has it. Times are in milliseconds.
+type row struct {
+	seq                               uint64
+	queueID                           uint32
+	state                             int
+	at, due, created                  int64
+	generation, failures, lost, limit int
+	token                             uint64
+	size                              int
+	id, worker, lastError             string
+
+	// Only where they were asked for.
+	headers, payload []byte
+	loaded           bool
+}
+
+// scanRow reads what the word columns stands for in a statement, and headers and
+// payload where they follow.
+func scanRow(v values) *row {
+	r := &row{
+		seq: v.uint(0), queueID: uint32(v.int(1)), state: int(v.int(2)), at: v.int(3), due: v.int(4), created: v.int(5),
+		generation: int(v.int(6)), failures: int(v.int(7)), lost: int(v.int(8)), limit: int(v.int(9)),
+		token: v.uint(10), size: int(v.int(11)), id: v.string(12), worker: v.string(13), lastError: v.string(14),
+	}
+	if len(v) > 15 {
+		r.headers, r.payload, r.loaded = v.bytes(15), v.bytes(16), true
+	}
+	return r
+}
+
+// pos is a place in the order in which tasks are handed out.
+type pos struct {
+	at  int64
+	seq uint64
+}
+
+func (p pos) less(o pos) bool { return p.at < o.at || p.at == o.at && p.seq < o.seq }
+
+func (r *row) pos() pos { return pos{r.at, r.seq} }
+
+func milli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// expired reports whether its lease is over.
+func (r *row) expired(now time.Time) bool { return r.state == leased && r.at <= now.UnixMilli() }
+
+// expire ends its lease as one that ran out.
+func (r *row) expire(maxLost int) {
+	r.lost++
+	r.end(waiting)
+	if r.lost >= maxLost {
+		r.state, r.lastError = dead, "lease expired"
+	}
+}
+
+// end ends its lease.
+func (r *row) end(state int) {
+	r.state, r.at, r.token, r.worker = state, r.due, 0, ""
+}
+
+// wait makes it wait until it is due.
+func (r *row) wait(due int64) { r.due, r.at = due, due }
+
+// task is what callers see of it.
+func (r *row) task(queue string, now time.Time) store.Task {
+	t := store.Task{
+		Queue: queue, ID: r.id, State: store.StateDead, Payload: r.payload, Headers: r.headerMap(),
+		Due: milli(r.due), Created: milli(r.created),
+		Generation: r.generation, Failures: r.failures, Lost: r.lost, MaxAttempts: r.limit, LastError: r.lastError,
+	}
+	switch r.state {
+	case leased:
+		t.State, t.Worker, t.LeaseUntil = store.StateLeased, r.worker, milli(r.at)
+	case waiting:
+		t.State = store.StateScheduled
+		if r.due <= now.UnixMilli() {
+			t.State = store.StateReady
+		}
+	}
+	return t
+}
+
+// headerMap is nil where the headers can not be read: only somebody else's hand
+// in the table makes them so, and the task is worth more than they are.
+func (r *row) headerMap() map[string]string {
+	if len(r.headers) == 0 {
+		return nil
+	}
+	var h map[string]string
+	if json.Unmarshal(r.headers, &h) != nil {
+		return nil
+	}
+	return h
+}
+
+func encodeHeaders(h map[string]string) []byte {
+	if len(h) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(h)
+	if err != nil {
+		panic(err) // strings can always be encoded
+	}
+	return b
+}
+
+// insert is its tuple for the statement task_insert.
+func (r *row) insert() tuple {
+	lastError := []byte(nil)
+	if r.lastError != "" {
+		lastError = []byte(r.lastError)
+	}
+	return tuple{r.queueID, r.state, r.at, r.due, r.created, r.generation, r.failures, r.lost, r.limit, r.size, r.id, lastError, r.headers, r.payload}
+}
+
+// weight is how many bytes it takes in a packet, at most: every byte may have to
+// be escaped.
+func (r *row) weight() int {
+	return 200 + 2*(len(r.id)+len(r.headers)+len(r.payload)+len(r.lastError))
+}
