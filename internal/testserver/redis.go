@@ -66,8 +66,10 @@ func startRedis(held *ports, port int, opts *RedisOptions) (*RedisServer, error)
 		args := []string{
 			"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no",
 			"--save", "", "--appendonly", "no", "--protected-mode", "no",
-			// So that a replica is there after milliseconds, not five seconds.
-			"--repl-diskless-sync-delay", "0",
+			// With a copy by way of the disk a replica is in sync when it says
+			// so. Without, it waits five seconds for others, and its master
+			// sends nothing new for up to a second after the copy.
+			"--repl-diskless-sync", "no",
 		}
 		if opts.AOF {
 			args = append(args, "--appendonly", "yes")
