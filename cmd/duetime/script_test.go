@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/duetime/duetime/internal/testserver"
 )
 
 var updateScripts = flag.Bool("update", false, "write what the commands print into the scripts' files")
@@ -30,6 +33,8 @@ func TestMain(m *testing.M) {
 //	until PATTERN COMMAND...  the command is repeated until its standard output
 //	                          matches, for at most 20 s
 //	untilfile PATTERN FILE    the same for the contents of a file
+//	redis                     starts a Redis of the script's own, redis://$REDIS
+//	redisdo PATTERN COMMAND...  sends a command to it, whose answer must match
 //
 // $ADDR is an address that was free when the script began, $DATA a directory
 // for a store, and DUETIME_STORE names that store.
@@ -54,6 +59,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "until": until, "untilfile": untilFile,
+			"redis": startRedis, "redisdo": redisDo,
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -96,6 +102,34 @@ func fails(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if out := ts.ReadFile("stdout"); out != "" {
 		ts.Fatalf("a failure must not print to standard output, got %q", out)
+	}
+}
+
+func startRedis(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: redis")
+	}
+	server, err := testserver.StartRedis(nil)
+	ts.Check(err)
+	ts.Defer(server.Close)
+	ts.Setenv("REDIS", server.Addr)
+}
+
+func redisDo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: redisdo PATTERN COMMAND...")
+	}
+	conn, err := testserver.DialRedis(ts.Getenv("REDIS"), "")
+	ts.Check(err)
+	defer conn.Close()
+	command := make([]any, len(args)-1)
+	for i, arg := range args[1:] {
+		command[i] = arg
+	}
+	answer, err := conn.Do(command...)
+	ts.Check(err)
+	if text := fmt.Sprint(answer); !regexp.MustCompile(args[0]).MatchString(text) {
+		ts.Fatalf("%q answers %q, want a match of %q", args[1:], text, args[0])
 	}
 }
 

@@ -1,0 +1,150 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/duetime/duetime/store"
+)
+
+// target is the store that tasks go to.
+type target struct {
+	store    store.Store
+	importer store.Importer // nil: it has none
+	queue    string
+	replace  bool
+	hold     time.Time
+}
+
+// unwanted is an entry that the store does not take.
+type unwanted struct {
+	Entry
+	err error
+}
+
+var errInUse = errors.New("its id is in use in the store")
+
+func (t *target) open(ctx context.Context, st store.Store, opts Options) error {
+	t.store, t.queue, t.replace = st, opts.Queue, opts.Replace
+	c := st.Capabilities()
+	for _, need := range []struct {
+		has bool
+		can string
+	}{{c.Get, "look tasks up"}, {c.Reschedule, "reschedule tasks"}, {c.UniqueIDs, "tell tasks apart by id"}} {
+		if !need.has {
+			return fmt.Errorf("a %s store can not %s, so that nothing can be taken over into it: %w", c.Name, need.can, store.ErrUnsupported)
+		}
+	}
+	var err error
+	if t.importer, err = store.ImporterOf(ctx, st); errors.Is(err, store.ErrUnsupported) {
+		err = nil
+	}
+	return err
+}
+
+// put puts entries into the store, held. What was there already because an earlier
+// run has put it there is as good as put.
+func (t *target) put(ctx context.Context, entries []Entry) (put []Entry, no []unwanted, err error) {
+	if len(entries) == 0 {
+		return nil, nil, nil
+	}
+	results, err := t.send(ctx, entries)
+	if err != nil {
+		return nil, nil, err
+	}
+	var again []Entry
+	for i, r := range results {
+		e := entries[i]
+		switch {
+		case r.Outcome == store.Created || r.Outcome == store.Exists && t.held(r.Task):
+			put = append(put, e)
+		case r.Outcome == store.Exists && (t.replace || r.Task.State == store.StateDead):
+			again = append(again, e)
+		case r.Outcome == store.Exists:
+			no = append(no, unwanted{e, errInUse})
+		default:
+			no = append(no, unwanted{e, r.Err})
+		}
+	}
+	if len(again) == 0 {
+		return put, no, nil
+	}
+	conflict := store.ConflictKeep // a dead task is no obstacle
+	if t.replace {
+		conflict = store.ConflictReplace
+	}
+	if results, err = t.schedule(ctx, again, conflict); err != nil {
+		return nil, nil, err
+	}
+	for i, r := range results {
+		switch {
+		case r.Outcome == store.Created || r.Outcome == store.Replaced || r.Outcome == store.Exists && t.held(r.Task):
+			put = append(put, again[i])
+		case r.Outcome == store.Exists:
+			no = append(no, unwanted{again[i], errInUse})
+		default:
+			no = append(no, unwanted{again[i], r.Err})
+		}
+	}
+	return put, no, nil
+}
+
+func (t *target) held(task *store.Task) bool {
+	return task != nil && task.State == store.StateScheduled && task.Due.Equal(t.hold)
+}
+
+func (t *target) send(ctx context.Context, entries []Entry) ([]store.Result, error) {
+	if t.importer == nil {
+		return t.schedule(ctx, entries, store.ConflictKeep)
+	}
+	now := time.Now()
+	tasks := make([]store.Task, len(entries))
+	for i, e := range entries {
+		tasks[i] = store.Task{Queue: t.queue, ID: e.ID, State: store.StateScheduled, Payload: e.Payload, Due: t.hold, Created: e.Created}
+		if e.Created.IsZero() {
+			tasks[i].Created = now
+		}
+	}
+	return t.importer.Import(ctx, tasks)
+}
+
+func (t *target) schedule(ctx context.Context, entries []Entry, conflict store.Conflict) ([]store.Result, error) {
+	tasks := make([]store.NewTask, len(entries))
+	for i, e := range entries {
+		tasks[i] = store.NewTask{Queue: t.queue, ID: e.ID, Payload: e.Payload, Due: t.hold, Conflict: conflict}
+	}
+	return t.store.Schedule(ctx, tasks)
+}
+
+// letGo gives entries that are held their own due time.
+func (t *target) letGo(ctx context.Context, entries []Entry) error {
+	keys := make([]store.Key, len(entries))
+	for i, e := range entries {
+		keys[i] = store.Key{Queue: t.queue, ID: e.ID}
+	}
+	found, err := t.store.Get(ctx, keys)
+	if err != nil {
+		return err
+	}
+	var moves []store.RescheduleRequest
+	for i, r := range found {
+		if r.Outcome == store.Found && t.held(r.Task) {
+			moves = append(moves, store.RescheduleRequest{Queue: t.queue, ID: entries[i].ID, Due: entries[i].Due})
+		}
+	}
+	if len(moves) == 0 {
+		return nil
+	}
+	results, err := t.store.Reschedule(ctx, moves)
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		if r.Outcome == store.Refused {
+			return fmt.Errorf("task %q can not be given its due time: %w", moves[i].ID, r.Err)
+		}
+	}
+	return nil
+}
