@@ -13,16 +13,17 @@ import (
 	"github.com/duetime/duetime/store"
 	"github.com/duetime/duetime/store/diskstore"
 	"github.com/duetime/duetime/store/memstore"
+	"github.com/duetime/duetime/store/redisstore"
 	"github.com/duetime/duetime/store/remotestore"
 )
 
 const (
 	defaultServer = "http://127.0.0.1:7333"
-	storeForms    = "embedded:PATH, memory:, http://HOST:PORT, https://HOST:PORT"
+	storeForms    = "embedded:PATH, memory:, redis://HOST:PORT, redis+cluster://HOST,HOST, redis+sentinel://HOST/MASTER, http://HOST:PORT, https://HOST:PORT"
 )
 
 // planned are the schemes that are spoken of but not there yet.
-var planned = []string{"redis", "rediss", "redis+cluster", "redis+sentinel", "mysql", "tiered", "amqp", "amqps"}
+var planned = []string{"mysql", "tiered", "amqp", "amqps"}
 
 // openStore opens the store that a URL names. It is the only place that knows
 // them all. patient is for programs that go on for long: they outlast a restart
@@ -44,6 +45,8 @@ func openStore(ctx context.Context, rawURL string, patient bool) (store.Store, e
 		return memstore.New(nil), nil
 	case "embedded":
 		return openEmbedded(rawURL, rest)
+	case "redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel":
+		return openRedis(ctx, rawURL)
 	case "http", "https":
 		opts := &remotestore.Options{RetryFor: -1}
 		if patient {
@@ -77,6 +80,17 @@ func openEmbedded(rawURL, rest string) (store.Store, error) {
 		return nil, store.NewInputError("store", rawURL, "has %q after the path; all that may be there is durability=always or durability=interval", "?"+query)
 	}
 	return diskstore.Open(dir, opts)
+}
+
+// openRedis opens a store on Redis; what an operator should know goes to
+// standard error.
+func openRedis(ctx context.Context, rawURL string) (store.Store, error) {
+	opts, err := redisstore.ParseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	opts.Warn = func(message string) { fmt.Fprintln(os.Stderr, "duetime: "+message) }
+	return redisstore.Open(ctx, opts)
 }
 
 // withoutPassword keeps passwords out of messages, those in URLs that can not be

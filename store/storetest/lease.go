@@ -25,7 +25,9 @@ var leaseCases = []testCase{
 	}},
 	{"over at its deadline, not a nanosecond before", fakeClock, func(e *env) {
 		for i, d := range []time.Duration{time.Millisecond, e.short(500 * time.Millisecond), 999 * time.Millisecond, 1500 * time.Millisecond} {
-			for _, finer := range []time.Duration{0, 1, 499_999} { // claimed in the middle of a millisecond
+			// Claimed in the middle of a millisecond. A server's clock may have no more
+			// than microseconds.
+			for _, finer := range []time.Duration{0, time.Microsecond, 499 * time.Microsecond} {
 				id := fmt.Sprint(i, finer)
 				e.ready(id)
 				e.advanceTo(store.CeilMilli(e.now()))

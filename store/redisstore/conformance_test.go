@@ -1,0 +1,24 @@
+package redisstore
+
+import (
+	"testing"
+
+	"github.com/duetime/duetime/store/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	server := sharedServer(t)
+	storetest.Run(t, storetest.Harness{Open: harness(Options{Addrs: []string{server.Addr}})})
+}
+
+// A queue on one server may have several shards too.
+func TestConformanceSharded(t *testing.T) {
+	server := sharedServer(t)
+	storetest.RunOnly(t, storetest.Harness{Open: harness(Options{Addrs: []string{server.Addr}, Shards: 5})},
+		"claim", "next", "order", "list", "lease", "model")
+}
+
+func TestConformanceCluster(t *testing.T) {
+	cluster := sharedCluster(t)
+	storetest.Run(t, storetest.Harness{Open: harness(Options{Addrs: cluster.Addrs(), Cluster: true})})
+}
