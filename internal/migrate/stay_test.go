@@ -212,3 +212,40 @@ func TestTwoMoversAtOnce(t *testing.T) {
 		t.Errorf("a lock that another has taken: %v", err)
 	}
 }
+
+// tight is a store with room for a few tasks.
+type tight struct {
+	store.Store
+	room int
+}
+
+func (s *tight) Import(ctx context.Context, tasks []store.Task) ([]store.Result, error) {
+	n := min(s.room, len(tasks))
+	s.room -= n
+	results, err := s.Store.(store.Importer).Import(ctx, tasks[:n])
+	for range tasks[n:] {
+		results = append(results, store.Result{Err: store.ErrFull})
+	}
+	return results, err
+}
+
+// TestFullDestination: the source goes on with what there was no room for.
+func TestFullDestination(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	if _, err := Run(w.ctx, w.from, &tight{w.to, 10}, quick); !errors.Is(err, store.ErrFull) {
+		t.Errorf("a full destination: %v", err)
+	}
+	s, err := w.from.Settings(w.ctx, q)
+	w.must(err)
+	if s.Paused {
+		t.Error("the source is still paused")
+	}
+	stats, err := w.to.Stats(w.ctx, q)
+	w.must(err)
+	if stats.Scheduled > 0 {
+		t.Errorf("the destination holds %+v", stats)
+	}
+	w.run(quick)
+	w.check()
+}
