@@ -188,5 +188,6 @@ func capabilities(c *call) error {
 		Name: k.Name, Durability: k.Durability, MaxPayload: k.MaxPayload,
 		Cancel: k.Cancel, Reschedule: k.Reschedule, Get: k.Get, List: k.List, UniqueIDs: k.UniqueIDs,
 		Settings: k.Settings, Release: k.Release, Redrive: k.Redrive, Purge: k.Purge,
+		Unordered: k.Unordered, Uncounted: k.Uncounted, ProcessLeases: k.ProcessLeases,
 	})
 }

@@ -157,6 +157,20 @@ type Capabilities struct {
 	Release    bool // the release setting is honoured
 	Redrive    bool
 	Purge      bool // of every state; Purge of dead tasks works everywhere
+
+	// What a store may lack though it has every operation. A message broker as a
+	// store lacks these; all others keep the whole contract.
+
+	// Unordered: Claim hands out in the order in which tasks came due, as near as
+	// the store can, and not exactly by due time and then by scheduling.
+	Unordered bool
+	// Uncounted: Stats does not know Scheduled, OldestDue and NextDue, counts as
+	// Leased what this process has leased, and ClaimResult.Next does not know
+	// what is scheduled.
+	Uncounted bool
+	// ProcessLeases: leases end with the process that claimed, at once and
+	// counted as lost, and receipts are good in that process alone.
+	ProcessLeases bool
 }
 
 // Unwrapper is what a store that wraps another one has, so that [As] sees

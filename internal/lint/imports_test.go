@@ -31,6 +31,7 @@ var rules = []rule{
 	{folder: "store/diskstore", may: []string{"store", "internal/...", "github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}},
 	{folder: "store/mysqlstore", may: []string{"store", "internal/...", "github.com/go-sql-driver/mysql"}},
 	{folder: "store/redisstore", may: []string{"store", "internal/...", "github.com/redis/rueidis"}},
+	{folder: "store/rabbitstore", may: []string{"store", "internal/...", "github.com/rabbitmq/amqp091-go"}},
 	{folder: "store/remotestore", may: []string{"store", "internal/...", "github.com/go-json-experiment/json"}},
 
 	{folder: "server", may: []string{".", "store", "internal/...", "github.com/danielgtaylor/huma/v2", "github.com/prometheus", "github.com/google/uuid", "github.com/go-json-experiment/json"}},

@@ -113,6 +113,10 @@ type (
 		Release    bool   `json:"release"`
 		Redrive    bool   `json:"redrive"`
 		Purge      bool   `json:"purge"`
+
+		Unordered     bool `json:"unordered,omitzero" doc:"Tasks are handed out as they come due, not exactly in the order of their due times."`
+		Uncounted     bool `json:"uncounted,omitzero" doc:"How many tasks are scheduled is not known."`
+		ProcessLeases bool `json:"process_leases,omitzero" doc:"Leases end when the server ends."`
 	}
 )
 

@@ -115,6 +115,7 @@ func Open(ctx context.Context, serverURL string, opts *Options) (*Store, error) 
 		Name: answer.Name, Durability: answer.Durability, MaxPayload: answer.MaxPayload,
 		Cancel: answer.Cancel, Reschedule: answer.Reschedule, Get: answer.Get, List: answer.List, UniqueIDs: answer.UniqueIDs,
 		Settings: answer.Settings, Release: answer.Release, Redrive: answer.Redrive, Purge: answer.Purge,
+		Unordered: answer.Unordered, Uncounted: answer.Uncounted, ProcessLeases: answer.ProcessLeases,
 	}
 	return s, nil
 }

@@ -21,7 +21,7 @@ func (e *env) close() {
 				e.must(e.log.Final(e.ctx, e.in.Store))
 			}
 		}
-		if r := history.Check(e.log.Lines(), history.Options{}); !r.OK() {
+		if r := history.Check(e.log.Lines(), history.Options{Forgets: e.caps.ProcessLeases}); !r.OK() {
 			e.Errorf("the history of this test: %v", r)
 		}
 	}

@@ -14,6 +14,9 @@ func isVersion(err error) bool { return errors.Is(err, store.ErrVersion) }
 // reopen ends the store as a crash would and goes on with what is left.
 func (e *env) reopen() {
 	e.Helper()
+	if e.caps.ProcessLeases {
+		e.log.Crash()
+	}
 	e.in.Store = e.in.Reopen(e.TB)
 	e.st.Store = history.Record(e.in.Store, e.log)
 }
@@ -40,7 +43,7 @@ var crashCases = []testCase{
 		}
 		e.counts(3, 0, 0, 1)
 	}},
-	{"a receipt outlives it", reopen, func(e *env) {
+	{"a receipt outlives it", reopen | receipts, func(e *env) {
 		e.ready("1", "2", "3")
 		leases := e.claim(3)
 		e.settled(store.Acked, store.Settlement{Receipt: leases[2].Receipt, Action: store.Ack})
@@ -51,7 +54,7 @@ var crashCases = []testCase{
 		e.settled(store.Retrying, store.Settlement{Receipt: leases[1].Receipt, Action: store.Retry, Delay: time.Hour})
 		e.stale(leases[2], "acked before the crash")
 	}},
-	{"a lease runs out after it, and counts as lost", reopen, func(e *env) {
+	{"a lease runs out after it, and counts as lost", reopen | receipts, func(e *env) {
 		e.ready("1")
 		old := e.leaseFor("1", e.short(500*time.Millisecond))
 		e.reopen()
@@ -77,7 +80,26 @@ var crashCases = []testCase{
 			e.Errorf("dead because of %q", t.LastError)
 		}
 	}},
-	{"a receipt from before it is stale when the task was claimed again", reopen, func(e *env) {
+	{"a lease ends with its process, and counts as lost", reopen, func(e *env) {
+		if !e.caps.ProcessLeases {
+			e.Skip("leases outlive the process")
+		}
+		e.ready("1", "2")
+		old := e.leaseFor("1", time.Hour)
+		e.reopen()
+		e.stale(old, "its process is gone")
+		lost := make(map[string]int)
+		for len(lost) < 2 {
+			for _, l := range e.claim(2) {
+				lost[l.ID] = l.Lost
+			}
+			e.advance(e.short(5 * time.Millisecond))
+		}
+		if lost["1"] != 1 || lost["2"] != 0 {
+			e.Errorf("lost %v, want once the one that was leased", lost)
+		}
+	}},
+	{"a receipt from before it is stale when the task was claimed again", reopen | receipts, func(e *env) {
 		e.ready("1")
 		old := e.lease("1")
 		e.settled(store.Released, store.Settlement{Receipt: old.Receipt, Action: store.Release})
@@ -107,7 +129,7 @@ var crashCases = []testCase{
 		e.reopen()
 		e.next(due)
 	}},
-	{"the order stays, and new tasks come after the old", reopen, func(e *env) {
+	{"the order stays, and new tasks come after the old", reopen | ordered, func(e *env) {
 		past := e.past()
 		for _, id := range []string{"c", "a", "b"} {
 			e.create(store.NewTask{ID: id, Due: past})
@@ -151,7 +173,7 @@ var crashCases = []testCase{
 		e.claim(100)
 		e.counts(0, 0, 100, 0)
 	}},
-	{"many times over in the middle of ten thousand", reopen, func(e *env) {
+	{"many times over in the middle of ten thousand", reopen | receipts, func(e *env) {
 		const n = 10_000
 		past := e.past()
 		tasks := make([]store.NewTask, n)

@@ -24,6 +24,7 @@ type env struct {
 	st      *watched
 	caps    store.Capabilities
 	maxWait time.Duration
+	late    time.Duration
 
 	log   *history.Log
 	moved atomic.Int64 // by how much the clock was moved
@@ -32,7 +33,7 @@ type env struct {
 func newEnv(t testing.TB, h Harness, n needs) *env {
 	t.Helper()
 	in := h.Open(t)
-	e := &env{TB: t, ctx: context.Background(), in: in, caps: in.Store.Capabilities(), maxWait: h.MaxWait}
+	e := &env{TB: t, ctx: context.Background(), in: in, caps: in.Store.Capabilities(), maxWait: h.MaxWait, late: h.Late}
 	if e.maxWait == 0 {
 		e.maxWait = 3 * time.Second
 	}
@@ -77,7 +78,7 @@ func (e *env) advance(d time.Duration) {
 	if d > e.maxWait {
 		e.Skipf("needs a clock that can be moved by %v", d)
 	}
-	e.advanceTo(e.now().Add(d))
+	e.advanceTo(e.now().Add(d - e.late))
 }
 
 // short is a time that a test waits for. Where the clock can not be moved it is
@@ -92,7 +93,7 @@ func (e *env) short(d time.Duration) time.Duration {
 func (e *env) advanceTo(at time.Time) {
 	e.Helper()
 	for {
-		d := at.Sub(e.now())
+		d := at.Add(e.late).Sub(e.now())
 		if d <= 0 {
 			return
 		}
@@ -101,6 +102,14 @@ func (e *env) advanceTo(at time.Time) {
 			continue
 		}
 		time.Sleep(d) // the loop looks at the store's clock again
+	}
+}
+
+// soon looks whether something is so: once, or where the store is said to be late
+// at times, again and again for ten times as long.
+func (e *env) soon(so func() bool) {
+	for end := time.Now().Add(10 * e.late); !so() && time.Now().Before(end); {
+		time.Sleep(e.late / 20)
 	}
 }
 
@@ -172,7 +181,11 @@ func (e *env) lease(id string) store.Lease { e.Helper(); return e.leaseFor(id, t
 
 func (e *env) leaseFor(id string, d time.Duration) store.Lease {
 	e.Helper()
-	r := e.claimRequests(store.ClaimRequest{Queue: q, Max: 1, Lease: d, Worker: "w"})[0]
+	var r store.ClaimResult
+	e.soon(func() bool {
+		r = e.claimRequests(store.ClaimRequest{Queue: q, Max: 1, Lease: d, Worker: "w"})[0]
+		return r.Err != nil || len(r.Tasks) > 0
+	})
 	if r.Err != nil || len(r.Tasks) != 1 || r.Tasks[0].ID != id {
 		e.Fatalf("claim: got %v (%v), want task %q", ids(r.Tasks), r.Err, id)
 	}
@@ -305,8 +318,13 @@ func (e *env) stats(queue string) store.Stats {
 
 func (e *env) counts(scheduled, ready, leased, dead int64) {
 	e.Helper()
-	s := e.stats(q)
-	got, want := [4]int64{s.Scheduled, s.Ready, s.Leased, s.Dead}, [4]int64{scheduled, ready, leased, dead}
+	want := [4]int64{scheduled, ready, leased, dead}
+	var got [4]int64
+	e.soon(func() bool {
+		s := e.stats(q)
+		got = [4]int64{s.Scheduled, s.Ready, s.Leased, s.Dead}
+		return got == want
+	})
 	if got != want {
 		e.Fatalf("stats count %v scheduled, ready, leased, dead; want %v", got, want)
 	}

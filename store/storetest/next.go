@@ -14,7 +14,7 @@ var nextCases = []testCase{
 			e.Errorf("next is %v, now %v; the queue is empty", r.Next, r.Now)
 		}
 	}},
-	{"the next due time", 0, func(e *env) {
+	{"the next due time", counted, func(e *env) {
 		due := e.create(store.NewTask{ID: "1", Delay: 2 * time.Hour}, store.NewTask{ID: "2", Delay: time.Hour})[1].Due
 		e.next(due)
 	}},
@@ -28,6 +28,10 @@ var nextCases = []testCase{
 		e.ready("1")
 		l := e.lease("1")
 		e.next(l.LeaseUntil)
+	}},
+	{"the end of a lease or the next due time, whichever is first", counted, func(e *env) {
+		e.ready("1")
+		l := e.lease("1")
 		e.create(store.NewTask{ID: "2", Delay: time.Hour})
 		e.next(l.LeaseUntil)
 		due := e.create(store.NewTask{ID: "3", Delay: time.Second})[0].Due

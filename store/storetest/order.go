@@ -8,7 +8,7 @@ import (
 )
 
 var orderCases = []testCase{
-	{"oldest due first, whatever the order of scheduling", 0, func(e *env) {
+	{"oldest due first, whatever the order of scheduling", ordered, func(e *env) {
 		past := e.past()
 		for _, i := range []int{5, 2, 9, 0, 7, 1, 8, 3, 6, 4} {
 			e.create(store.NewTask{ID: fmt.Sprint(i), Due: past.Add(time.Duration(i) * time.Millisecond)})
@@ -16,7 +16,7 @@ var orderCases = []testCase{
 		e.sameIDs("claim", ids(e.claim(3)), []string{"0", "1", "2"})
 		e.sameIDs("claim", ids(e.claim(10)), []string{"3", "4", "5", "6", "7", "8", "9"})
 	}},
-	{"then oldest scheduled, across and within batches", 0, func(e *env) {
+	{"then oldest scheduled, across and within batches", ordered, func(e *env) {
 		past := e.past()
 		e.create(store.NewTask{ID: "z", Due: past}, store.NewTask{ID: "b", Due: past})
 		e.create(store.NewTask{ID: "y", Due: past})
@@ -55,7 +55,7 @@ var orderCases = []testCase{
 		e.create(store.NewTask{ID: "3", Due: past})
 		e.sameIDs("claim", ids(e.claim(10)), []string{"2", "1", "3"})
 	}},
-	{"a retried task takes its turn among many", 0, func(e *env) {
+	{"a retried task takes its turn among many", ordered, func(e *env) {
 		e.ready("old")
 		l := e.lease("old")
 		r := e.settled(store.Retrying, store.Settlement{Receipt: l.Receipt, Action: store.Retry, Delay: e.short(50 * time.Millisecond)})
@@ -67,7 +67,7 @@ var orderCases = []testCase{
 		e.create(tasks...)
 		e.lease("old")
 	}},
-	{"an overdue backlog goes before what comes due, and both go out", 0, func(e *env) {
+	{"an overdue backlog goes before what comes due, and both go out", ordered, func(e *env) {
 		past := e.past()
 		for round := range 20 {
 			var tasks []store.NewTask

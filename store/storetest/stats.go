@@ -18,7 +18,7 @@ var statsCases = []testCase{
 			e.Errorf("asking created queues %q", queues)
 		}
 	}},
-	{"count through a whole life", 0, func(e *env) {
+	{"count through a whole life", counted, func(e *env) {
 		due := e.create(store.NewTask{ID: "1", Delay: e.short(200 * time.Millisecond)}, store.NewTask{ID: "2", Delay: time.Hour})
 		e.counts(2, 0, 0, 0)
 		e.advanceTo(due[0].Due)
@@ -38,7 +38,7 @@ var statsCases = []testCase{
 		e.settled(store.Dead, store.Settlement{Receipt: l.Receipt, Action: store.Bury})
 		e.counts(1, 0, 0, 1)
 	}},
-	{"oldest due is of the ready, next due of the scheduled", 0, func(e *env) {
+	{"oldest due is of the ready, next due of the scheduled", counted, func(e *env) {
 		past := e.past()
 		due := e.create(store.NewTask{ID: "s2", Delay: 2 * time.Hour}, store.NewTask{ID: "s1", Delay: time.Hour})
 		if s := e.stats(q); !s.OldestDue.IsZero() || !s.NextDue.Equal(due[1].Due) {

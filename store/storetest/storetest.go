@@ -36,6 +36,11 @@ type Harness struct {
 	// not be moved; tests that need longer are skipped then. 0 means 3 s.
 	MaxWait time.Duration
 
+	// Late is for stores that sit on a broker, where a task becomes ready a moment
+	// after it is due and counts lag behind what was done: tests wait for so long
+	// in addition, and look again where what they want to see is not there yet.
+	Late time.Duration
+
 	// Serial keeps tests from running in parallel, for stores that share
 	// something that bears only one at a time.
 	Serial bool
@@ -96,6 +101,9 @@ const (
 	purge
 	fakeClock // the store's clock can be moved
 	reopen
+	ordered  // the store hands out exactly in order
+	counted  // the store knows what is scheduled
+	receipts // leases outlive the process that has them
 )
 
 func (n needs) metBy(in *Instance) bool {
@@ -104,6 +112,7 @@ func (n needs) metBy(in *Instance) bool {
 		cancel: c.Cancel, reschedule: c.Reschedule, get: c.Get, list: c.List, unique: c.UniqueIDs,
 		settings: c.Settings, release: c.Release, redrive: c.Redrive, purge: c.Purge,
 		fakeClock: in.Advance != nil, reopen: in.Reopen != nil,
+		ordered: !c.Unordered, counted: !c.Uncounted, receipts: !c.ProcessLeases,
 	} {
 		if n&need != 0 && !has {
 			return false

@@ -1,0 +1,176 @@
+package rabbitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// QueueType is what kind of queues RabbitMQ keeps tasks in.
+type QueueType string
+
+const (
+	// Quorum queues hand messages from rung to rung with confirmations, so that
+	// none is lost when the broker dies in between. Needs RabbitMQ 3.10.
+	Quorum QueueType = "quorum"
+
+	// Classic durable queues cost the broker about half as much. They hand
+	// messages on unconfirmed: when the broker is killed, those that are between
+	// two queues at that moment, and those whose wait runs out while it is down,
+	// are lost.
+	Classic QueueType = "classic"
+)
+
+// arguments of a queue that tasks wait in to be handed out.
+func (q QueueType) arguments() amqp.Table {
+	return amqp.Table{"x-queue-type": string(q)}
+}
+
+// rung are the arguments of the queue that is rung k.
+func (q QueueType) rung(n names, l ladder, k int) amqp.Table {
+	args := q.arguments()
+	args["x-message-ttl"] = l.wait(k).Milliseconds()
+	args["x-dead-letter-exchange"] = n.rungDone(k)
+	if q == Quorum {
+		args["x-dead-letter-strategy"] = "at-least-once"
+		args["x-overflow"] = "reject-publish" // at-least-once needs it
+	}
+	return args
+}
+
+// topology declares queues and exchanges. All of it can be declared again at any
+// time by anybody; what is there already is left alone.
+type topology struct {
+	names
+	ladder ladder
+	kind   QueueType
+	link   *link
+}
+
+// withChannel calls f with a channel that is then closed. What the broker thinks
+// is wrong closes the channel too.
+func (t *topology) withChannel(ctx context.Context, f func(*amqp.Channel) error) error {
+	conn, err := t.link.get(ctx)
+	if err != nil {
+		return err
+	}
+	channel, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	defer channel.Close()
+	return f(channel)
+}
+
+// declareLadder makes what all queues share.
+func (t *topology) declareLadder(ctx context.Context) error {
+	err := t.withChannel(ctx, t.ladderOn)
+	if isCode(err, amqp.AccessRefused) && t.ladderIsThere(ctx) {
+		return nil // somebody who may has made it
+	}
+	return explainDeclare(err, t.prefix+"."+version, t.kind)
+}
+
+func (t *topology) ladderOn(ch *amqp.Channel) error {
+	// What can not be routed further goes to the strays, of which see rescue.
+	if err := ch.ExchangeDeclare(t.strays(), amqp.ExchangeFanout, true, false, false, false, nil); err != nil {
+		return err
+	}
+	if _, err := ch.QueueDeclare(t.strays(), true, false, false, false, t.kind.arguments()); err != nil {
+		return err
+	}
+	if err := ch.QueueBind(t.strays(), "", t.strays(), false, nil); err != nil {
+		return err
+	}
+	alternate := amqp.Table{"alternate-exchange": t.strays()}
+	if err := ch.ExchangeDeclare(t.arrivals(), amqp.ExchangeDirect, true, false, false, false, alternate); err != nil {
+		return err
+	}
+	// Exchanges and bindings first, so that a rung never has nowhere to hand on
+	// to. Bindings are many: the broker is not asked about each.
+	for k := range int(t.ladder) {
+		if err := ch.ExchangeDeclare(t.rungDone(k), amqp.ExchangeDirect, true, false, false, false, alternate); err != nil {
+			return err
+		}
+		if err := ch.ExchangeBind(t.arrivals(), last(k), t.rungDone(k), false, nil); err != nil {
+			return err
+		}
+	}
+	for k := range int(t.ladder) {
+		if _, err := ch.QueueDeclare(t.rung(k), true, false, false, false, t.kind.rung(t.names, t.ladder, k)); err != nil {
+			return err
+		}
+		for j := k + 1; j < int(t.ladder); j++ {
+			if err := ch.QueueBind(t.rung(k), hop(j, k), t.rungDone(j), true, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return ch.Qos(1, 0, false) // an answer: all that was not asked about went well
+}
+
+func (t *topology) ladderIsThere(ctx context.Context) bool {
+	return t.withChannel(ctx, func(ch *amqp.Channel) error {
+		for k := range int(t.ladder) {
+			if _, err := ch.QueueDeclarePassive(t.rung(k), true, false, false, false, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}) == nil
+}
+
+// declareQueue makes what belongs to one of our queues.
+func (t *topology) declareQueue(ctx context.Context, queue string) error {
+	err := t.withChannel(ctx, func(ch *amqp.Channel) error {
+		for _, name := range []string{t.dead(queue), t.ready(queue)} {
+			if _, err := ch.QueueDeclare(name, true, false, false, false, t.kind.arguments()); err != nil {
+				return err
+			}
+		}
+		return ch.QueueBind(t.ready(queue), t.arrive(queue), t.arrivals(), false, nil)
+	})
+	if isCode(err, amqp.AccessRefused) {
+		if _, there, e := t.depth(ctx, t.ready(queue)); there && e == nil {
+			return nil
+		}
+	}
+	return explainDeclare(err, t.ready(queue), t.kind)
+}
+
+// depth is how many messages of a queue nobody has in hand, and whether there is
+// such a queue.
+func (t *topology) depth(ctx context.Context, name string) (messages int, there bool, err error) {
+	err = t.withChannel(ctx, func(ch *amqp.Channel) error {
+		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		messages = q.Messages
+		return err
+	})
+	if isCode(err, amqp.NotFound) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("look at RabbitMQ's queue %s: %w", name, err)
+	}
+	return messages, true, nil
+}
+
+func isCode(err error, code int) bool {
+	var e *amqp.Error
+	return errors.As(err, &e) && e.Code == code
+}
+
+// explainDeclare says what to do about what the broker did not like.
+func explainDeclare(err error, what string, kind QueueType) error {
+	switch {
+	case err == nil:
+		return nil
+	case isCode(err, amqp.AccessRefused):
+		return fmt.Errorf("RabbitMQ does not let this user make or use %s: give it the permissions configure, write and read on names that begin so, and write on amq.default (rabbitmqctl set_permissions): %w", what, err)
+	case isCode(err, amqp.PreconditionFailed):
+		return fmt.Errorf("%s is there already, but with queues of another type than %s: open the store with the same queue type as before, or with another prefix: %w", what, kind, err)
+	}
+	return fmt.Errorf("declare %s in RabbitMQ: %w", what, err)
+}
