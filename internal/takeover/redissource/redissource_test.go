@@ -186,6 +186,28 @@ func TestFieldThatComesLater(t *testing.T) {
 	w.check()
 }
 
+// TestTwiceInOneScan: a scan may bring a member twice.
+func TestTwiceInOneScan(t *testing.T) {
+	client := single(t)
+	for _, keep := range []bool{false, true} {
+		w := newWorld(t, client)
+		w.fill()
+		opts := options()
+		opts.Keep = keep
+		s := w.source(opts)
+		_, err := s.Begin(w.ctx, store.MaxTime)
+		w.must(err)
+		s.ahead = []string{"past0", "past1", "past0"}
+		entries, _, err := s.Take(w.ctx)
+		w.must(err)
+		if len(entries) != 2 {
+			t.Errorf("took %v", entries)
+		}
+		w.must(s.Stored(w.ctx, entries))
+		w.must(s.Done(w.ctx, entries))
+	}
+}
+
 func TestIDInUse(t *testing.T) {
 	client := single(t)
 	for _, replace := range []bool{false, true} {

@@ -7,13 +7,20 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return redis.error_reply('LOCKLOST the lock of this takeover is lost')
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-local n = 0
-for i = 3, #ARGV do
-  local entry = redis.call('HGET', KEYS[2], ARGV[i])
+if #ARGV == 2 then
+  return 0
+end
+local members, update = {}, {}
+for i = 3, #ARGV do -- at most 500, which unpack can bear
+  members[i - 2] = ARGV[i]
+end
+for i, entry in ipairs(redis.call('HMGET', KEYS[2], unpack(members))) do
   if entry then
-    local score = string.match(entry, '^%d (%S+) ')
-    redis.call('HSET', KEYS[2], ARGV[i], '1 ' .. score .. ' ')
-    n = n + 1
+    update[#update + 1] = members[i]
+    update[#update + 1] = '1 ' .. string.match(entry, '^%d (%S+) ') .. ' '
   end
 end
-return n
+if #update > 0 then
+  redis.call('HSET', KEYS[2], unpack(update))
+end
+return #update / 2
