@@ -41,7 +41,7 @@ var rules = []rule{
 	{folder: "internal/release", may: []string{"store", "github.com/netresearch/go-cron"}},
 	{folder: "internal/migrate", may: []string{"store"}},
 	{folder: "internal/takeover", may: []string{"store"}},
-	{folder: "internal/takeover/redissource", may: []string{"store", "internal/takeover", "github.com/redis/rueidis"}},
+	{folder: "internal/takeover/redissource", may: []string{"store", "store/redisstore", "internal/takeover", "github.com/redis/rueidis"}},
 	{folder: "internal/wire", may: []string{"store", "internal/timetext", "github.com/go-json-experiment/json"}},
 	{folder: "internal/dispatch", may: []string{"store", "internal/clock"}},
 	{folder: "internal/testserver", onlyTests: true},

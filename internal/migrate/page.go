@@ -81,10 +81,12 @@ func (q *queueMover) copyHeld(work context.Context, tasks []store.Task) ([]store
 	}
 	var taken []store.Task
 	for i, r := range results {
-		switch r.Outcome {
-		case store.Created:
+		switch e := entryOf(&tasks[i]); {
+		case r.Outcome == store.Created,
+			// By this very call, whose answer was lost and which was made again.
+			r.Outcome == store.Exists && q.isOurs(&e, r.Task):
 			taken = append(taken, tasks[i])
-		case store.Exists:
+		case r.Outcome == store.Exists:
 			q.stay(tasks[i].ID, "its id is in use at the destination")
 		default:
 			if errors.Is(r.Err, store.ErrFull) {
@@ -202,15 +204,19 @@ func (q *queueMover) ours(work context.Context, es []entry) ([]entry, error) {
 	}
 	var ours []entry
 	for i, r := range results {
-		t := r.Task
-		switch {
-		case r.Outcome != store.Found:
-		case es[i].Dead && t.State == store.StateDead && t.Due.Equal(es[i].due()) && es[i].same(t),
-			!es[i].Dead && t.State == store.StateScheduled && t.Due.Equal(q.journal.Hold):
+		if r.Outcome == store.Found && q.isOurs(&es[i], r.Task) {
 			ours = append(ours, es[i])
 		}
 	}
 	return ours, nil
+}
+
+// isOurs says that a task at the destination is the copy of an entry.
+func (q *queueMover) isOurs(e *entry, t *store.Task) bool {
+	if e.Dead {
+		return t.State == store.StateDead && t.Due.Equal(e.due()) && e.same(t)
+	}
+	return t.State == store.StateScheduled && t.Due.Equal(q.journal.Hold)
 }
 
 // recover brings a page in order that was on its way when a move was broken off.

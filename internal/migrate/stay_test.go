@@ -249,3 +249,24 @@ func TestFullDestination(t *testing.T) {
 	w.run(quick)
 	w.check()
 }
+
+// TestCallsMadeTwice: a store behind a network may make a call again whose answer was
+// lost, and say that the tasks are there.
+func TestCallsMadeTwice(t *testing.T) {
+	for _, op := range []faultstore.Op{faultstore.Import, faultstore.Schedule} {
+		w := newWorld(t)
+		w.fill()
+		twice := store.Store(faultstore.New(w.to, faultstore.Nth(op, 0, faultstore.Fault{Twice: true})))
+		if op == faultstore.Schedule {
+			twice = noImport{twice}
+		}
+		r, err := Run(w.ctx, w.from, twice, quick)
+		w.must(err)
+		if total := r.Total(); total.Live != 20 || op == faultstore.Import && total.Stuck != 0 {
+			t.Errorf("%s: report %+v, %v", op, total, r.Queues[0].FirstStuck)
+		}
+		if op == faultstore.Import {
+			w.check()
+		}
+	}
+}

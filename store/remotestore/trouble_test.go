@@ -57,6 +57,35 @@ func TestScheduleIsRepeatedWhenItsAnswerIsLost(t *testing.T) {
 	}
 }
 
+func TestImportOfWhatIsNotDueIsRepeatedWhenItsAnswerIsLost(t *testing.T) {
+	inner := memstore.New(nil)
+	remote, calls := deafTo(t, inner, "/v1/batch/import", 1)
+	at := time.Now()
+	far := store.Task{Queue: "q", ID: "far", State: store.StateScheduled, Due: at.Add(time.Hour), Created: at}
+	dead := store.Task{Queue: "q", ID: "dead", State: store.StateDead, Due: at.Add(-time.Hour), Created: at}
+	results, err := remote.Import(t.Context(), []store.Task{far, dead})
+	if err != nil || results[0].Outcome != store.Exists || results[1].Outcome != store.Exists || calls.Load() != 2 {
+		t.Errorf("%+v, %v after %d calls; want both tasks, which exist, after 2", results, err, calls.Load())
+	}
+	remote, calls = deafTo(t, memstore.New(nil), "/v1/batch/import", 1)
+	far.Due = at
+	if results, err = remote.Import(t.Context(), []store.Task{far}); err == nil || calls.Load() != 1 {
+		t.Errorf("of what is due: %+v, %v after %d calls; want an error after 1", results, err, calls.Load())
+	}
+}
+
+func TestServerWhoseStoreCanNotImport(t *testing.T) {
+	remote, stop := serve(t, struct{ store.Store }{memstore.New(nil)})
+	defer stop()
+	defer remote.Close()
+	if can, err := store.CanImport(t.Context(), remote); can || err != nil {
+		t.Errorf("can it import? %v, %v", can, err)
+	}
+	if _, err := store.ImporterOf(t.Context(), remote); !errors.Is(err, store.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
 // By the time such a call is repeated the task may be done and gone.
 func TestScheduleOfWhatIsDueSoonIsNotRepeated(t *testing.T) {
 	for _, task := range []store.NewTask{

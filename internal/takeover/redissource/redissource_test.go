@@ -2,6 +2,7 @@ package redissource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -343,6 +344,9 @@ func TestFollow(t *testing.T) {
 		} else if w.number("ZCARD", zset) == 0 {
 			stop()
 		}
+		if n%10 == 0 {
+			w.do("SCRIPT", "FLUSH") // as a restart does
+		}
 		w.work()
 		w.pop()
 	}}
@@ -430,18 +434,16 @@ func TestWrongKeys(t *testing.T) {
 }
 
 func TestURLs(t *testing.T) {
-	for _, url := range []string{
-		"", "redis", "http://x", "redis://", "redis://a,b", "redis://a/x", "redis+sentinel://a", "redis+cluster://a/1", "redis+x://a", "redis://a?x=1", "redis://u:p%zz@a", "redisx://a",
-	} {
-		if _, err := parseURL(url); err == nil {
-			t.Errorf("%q is taken", url)
-		} else if strings.Contains(err.Error(), "p%zz") {
-			t.Errorf("%q: a password in %q", url, err)
+	for _, url := range []string{"", "http://x", "redis://", "redis://a,b", "redis+sentinel://a", "redis://a?x=1", "redis://:p%zz@a", "redis://a?shards=3", "redis://a?wake=poll"} {
+		_, err := clientOption(url)
+		var input *store.InputError
+		if !errors.As(err, &input) || strings.Contains(err.Error(), "p%zz") {
+			t.Errorf("%q: %v", url, err)
 		}
 	}
-	o, err := parseURL("rediss+sentinel://user:p%40ss@s1,s2:5,[::1]/main/3?sentinel_password=x")
-	if err != nil || !slices.Equal(o.InitAddress, []string{"s1:26379", "s2:5", "[::1]:26379"}) || o.Username != "user" || o.Password != "p@ss" ||
-		o.Sentinel.MasterSet != "main" || o.Sentinel.Password != "x" || o.SelectDB != 3 || o.TLSConfig == nil {
+	o, err := clientOption("rediss+sentinel://user:p%40ss@s1,s2:5/main/3?sentinel_password=x")
+	if err != nil || !slices.Equal(o.InitAddress, []string{"s1:26379", "s2:5"}) || o.Username != "user" || o.Password != "p@ss" ||
+		o.Sentinel.MasterSet != "main" || o.Sentinel.Password != "x" || o.SelectDB != 3 || o.TLSConfig == nil || o.Sentinel.TLSConfig == nil {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
