@@ -3,9 +3,13 @@ package redissource
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/duetime/duetime/internal/takeover"
+	"github.com/duetime/duetime/internal/testserver"
 	"github.com/duetime/duetime/store"
 )
 
@@ -87,5 +91,43 @@ func TestInterrupted(t *testing.T) {
 		t.Error("something is still on its way")
 	}
 	w.run(options())
+	w.check()
+}
+
+// TestRedisKilled kills the source itself, which syncs all that it was told, in the
+// middle of a takeover that is begun again until it comes to its end.
+func TestRedisKilled(t *testing.T) {
+	server := testserver.Redis(t, &testserver.RedisOptions{AOF: true, Config: []string{"--appendfsync", "always"}})
+	w := newWorld(t, dial(t, "redis://"+server.Addr))
+	for i := range 600 {
+		w.add(fmt.Sprint("past", i), w.clock.Now().Add(-time.Duration(i)*time.Second))
+	}
+	opts := options()
+	opts.LockTime = 200 * time.Millisecond
+	kills, steps, failures := 0, 0, 0
+	for {
+		d := &dying{Source: w.source(opts), do: func(int) {
+			if steps++; steps%100 == 50 && kills < 4 {
+				kills++
+				time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, server.Kill)
+			}
+		}}
+		_, err := takeover.Run(w.ctx, d, w.dest, takeover.Options{Queue: queue})
+		w.work()
+		if err == nil {
+			break
+		}
+		if failures++; failures > 100 {
+			t.Fatalf("it does not come to its end: %v", err)
+		}
+		if !server.Running() {
+			if err := server.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if kills < 3 || failures < 2 {
+		t.Errorf("%d kills, and %d failures: this test shows nothing", kills, failures)
+	}
 	w.check()
 }
