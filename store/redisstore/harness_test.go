@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -223,6 +224,12 @@ func sharedCluster(t testing.TB) *testserver.RedisClusterServer {
 }
 
 func TestMain(m *testing.M) {
+	if role := os.Getenv(playVariable); role != "" {
+		os.Exit(play(role))
+	}
+	flag.Parse()
+	// The tests that are for this wait more than they work.
+	_ = flag.Set("test.parallel", "6")
 	code := m.Run()
 	if shared.server != nil {
 		shared.server.Close()
