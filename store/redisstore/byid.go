@@ -69,7 +69,7 @@ type target struct{ items []int }
 // byID carries an operation out. While a queue is resharded an id is asked for
 // where it was before, and then where it goes: tasks only ever move that way.
 func (s *Store) byID(ctx context.Context, op *byID, items []int) error {
-	inNew := false // what is pending has been asked for in the old layout
+	inNew := "" // the layout in whose old part what is pending has been asked for
 	makeShard := false
 	pause := time.Millisecond
 	for tries := 0; len(items) > 0; tries++ {
@@ -78,7 +78,7 @@ func (s *Store) byID(ctx context.Context, op *byID, items []int) error {
 			k, err = s.register(ctx, op.queue)
 		}
 		if err != nil {
-			if full := fullError(err); full != nil {
+			if full := asFull(err); full != nil {
 				for _, i := range items {
 					op.failed(i, full)
 				}
@@ -93,7 +93,7 @@ func (s *Store) byID(ctx context.Context, op *byID, items []int) error {
 			return nil
 		}
 		g := &k.grid
-		if k.old != nil && !inNew {
+		if k.old != nil && inNew != k.text {
 			g = k.old
 		}
 		calls, targets := s.split(op, g, items, makeShard)
@@ -169,11 +169,11 @@ func (s *Store) byID(ctx context.Context, op *byID, items []int) error {
 				if err := s.relearn(ctx, op.queue); err != nil {
 					return err
 				}
-				inNew = false
+				inNew = ""
 			}
 			items = merge(waiting, later)
 		default:
-			items, inNew = later, true
+			items, inNew = later, k.text
 		}
 	}
 	return nil

@@ -54,9 +54,6 @@ func (s *Store) Cancel(ctx context.Context, tasks []store.CancelRequest) ([]stor
 			failed: func(i int, err error) { results[i] = store.Result{Err: err} },
 		}, items)
 	})
-	if err == nil {
-		err = s.replicated(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +114,6 @@ func (s *Store) Reschedule(ctx context.Context, tasks []store.RescheduleRequest)
 			failed: func(i int, err error) { results[i] = store.Result{Err: err} },
 		}, items)
 	})
-	if err == nil {
-		err = s.replicated(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}

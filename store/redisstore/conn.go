@@ -123,6 +123,13 @@ func (s *Store) send(ctx context.Context, calls []call, todo []int, full bool) (
 			commands[k] = s.client.B().Evalsha().Sha1(c.script.sha).Numkeys(numKeys).Key(c.shard.keys[:]...).Arg(head[:]...).Arg(c.args...).Build()
 		}
 	}
+	if s.opts.WaitReplicas > 0 && calls[todo[0]].script.promised {
+		of := make([]call, len(todo))
+		for k, i := range todo {
+			of[k] = calls[i]
+		}
+		return s.sendAndWait(ctx, of, commands)
+	}
 	if len(commands) == 1 {
 		return []rueidis.RedisResult{s.client.Do(ctx, commands[0])}, nil
 	}
@@ -180,6 +187,14 @@ func fullError(err error) error {
 	text := err.Error()
 	if strings.Contains(text, "OOM command not allowed") || strings.Contains(text, "MISCONF ") {
 		return fmt.Errorf("%w: redis: %s", store.ErrFull, text)
+	}
+	return nil
+}
+
+// asFull is err where it says that there is no room, else nil.
+func asFull(err error) error {
+	if errors.Is(err, store.ErrFull) {
+		return err
 	}
 	return nil
 }

@@ -60,6 +60,9 @@ func Open(ctx context.Context, opts *Options) (*Store, error) {
 	s.origin.Store(&origin)
 	s.operations.Store(newScripts(serverTime))
 	s.ending, s.end = context.WithCancel(context.Background())
+	if o.Sweep > 0 {
+		s.start(s.sweeper)
+	}
 	return s, nil
 }
 

@@ -31,9 +31,6 @@ func (s *Store) Schedule(ctx context.Context, tasks []store.NewTask) ([]store.Re
 	err := perQueue(len(tasks), good, func(queue string, items []int) error {
 		return s.scheduleQueue(ctx, queue, tasks, items, results)
 	})
-	if err == nil {
-		err = s.replicated(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -41,43 +38,15 @@ func (s *Store) Schedule(ctx context.Context, tasks []store.NewTask) ([]store.Re
 }
 
 func (s *Store) scheduleQueue(ctx context.Context, queue string, tasks []store.NewTask, items []int, results []store.Result) error {
-	base := int64(0)
-	k, err := s.know(ctx, queue)
-	if err != nil {
+	failed := func(i int, err error) { results[i] = store.Result{Err: err} }
+	base, place, err := s.sequence(ctx, queue, items)
+	if full := asFull(err); full != nil {
+		for _, i := range items {
+			failed(i, full)
+		}
+		return nil
+	} else if err != nil {
 		return err
-	}
-	if k == nil {
-		if k, err = s.register(ctx, queue); err != nil {
-			if full := fullError(err); full != nil {
-				for _, i := range items {
-					results[i] = store.Result{Err: full}
-				}
-				return nil
-			}
-			return err
-		}
-	}
-	if len(k.shards) > 1 || k.old != nil {
-		// One sequence for all shards, or tasks that are due together would go out
-		// in another order than they came.
-		n := int64(len(items))
-		last, err := s.client.Do(ctx, s.client.B().Hincrby().Key(s.queueKey(queue)).Field("sequence").Increment(n).Build()).AsInt64()
-		if err != nil {
-			if full := fullError(err); full != nil {
-				for _, i := range items {
-					results[i] = store.Result{Err: full}
-				}
-				return nil
-			}
-			return s.broken(ctx, err)
-		}
-		base = last - n + 1 // never 0, which means a shard's own
-	}
-	place := make(map[int]int)
-	if base > 0 {
-		for n, i := range items {
-			place[i] = n
-		}
 	}
 	return s.byID(ctx, &byID{
 		queue:  queue,
@@ -94,8 +63,37 @@ func (s *Store) scheduleQueue(ctx context.Context, queue string, tasks []store.N
 			return s.scheduled(&tasks[i], v, r, &results[i])
 		},
 		none:   func(int) {},
-		failed: func(i int, err error) { results[i] = store.Result{Err: err} },
+		failed: failed,
 	}, items)
+}
+
+// sequence makes the queue where there is none, and takes sequence numbers from
+// it where it has several shards: one sequence for all of them, or tasks that are
+// due together would go out in another order than they came. It returns the number
+// before the first, 0 where the shard has numbers of its own, and the places of
+// the items, from 1.
+func (s *Store) sequence(ctx context.Context, queue string, items []int) (base int64, place map[int]int, err error) {
+	k, err := s.know(ctx, queue)
+	if err == nil && k == nil {
+		k, err = s.register(ctx, queue)
+	}
+	if err != nil || k == nil || len(k.shards) == 1 && k.old == nil {
+		return 0, nil, err
+	}
+	n := int64(len(items))
+	// One more than are needed, so that the number before the first is never 0.
+	last, err := s.client.Do(ctx, s.client.B().Hincrby().Key(s.queueKey(queue)).Field("sequence").Increment(n+1).Build()).AsInt64()
+	if err != nil {
+		if full := fullError(err); full != nil {
+			return 0, nil, full
+		}
+		return 0, nil, s.broken(ctx, err)
+	}
+	place = make(map[int]int, len(items))
+	for n, i := range items {
+		place[i] = n + 1
+	}
+	return last - n, place, nil
 }
 
 // when is a due time as scripts read it.

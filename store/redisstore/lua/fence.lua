@@ -8,6 +8,6 @@
 
 local v = call('HGET', META, 'v')
 if not v or v == ARGV[4] then
-  call('HSET', META, 'v', ARGV[1], 'f', '1')
+  call('HSET', META, 'v', ARGV[1])
 end
 return {clock[1], clock[2], 0}

@@ -2,13 +2,14 @@
 --
 -- KEYS, the same for each script, all with the shard's hash tag:
 --   1 meta    hash: v layout, q sequence, settings (s version, ml max_lost,
---             ma max_attempts, ls lease in ms, pz paused), f fenced, counters
+--             ma max_attempts, ls lease in ms, pz paused), counters
 --   2 tasks   hash: id -> record
 --   3 due     sorted set: scheduled and ready tasks, member -> due
 --   4 leases  hash: id -> lease
 --   5 ends    sorted set: leased tasks, member -> end of the lease
 --   6 dead    sorted set: dead tasks, member -> due
---   7 moving  hash: tasks on their way to another layout, id -> due and state
+--   7 moving  hash: tasks on their way to another layout, id -> state; in the
+--             new layout those that have landed
 --   8 aside   hash: what could not be read, id -> reason and record
 --   9 wake    channel, or alarm key
 --
@@ -231,7 +232,8 @@ local function find(id)
   if call('ZSCORE', DEAD, r.member) then
     return 'd', r
   end
-  if call('HEXISTS', MOVING, id) == 1 then
+  local moves = call('HGET', MOVING, id)
+  if moves and moves ~= 'landed' then
     return 'm', r
   end
   call('ZREM', ENDS, r.member)
@@ -251,6 +253,10 @@ local function unlink(state, r, id)
     call('HDEL', LEASES, id)
   end
 end
+
+-- A shard that is being emptied into another layout calls its own "1/4>2/16": it
+-- takes no new tasks, and only answers those who know.
+local fenced = string.find(ARGV[1], '>', 1, true)
 
 -- Whether the shard belongs to the layout that the caller knows. A shard that
 -- is not there at all is right for who only looks.

@@ -12,22 +12,21 @@
 -- record, lease} exists; {'l'} due too late; {'m'} moving, ask again; {'n'} not
 -- here, where the shard takes no new tasks.
 
-local meta = call('HMGET', META, 'v', 'f')
-if foreign(meta[1]) then
+local meta = call('HGET', META, 'v')
+if foreign(meta) then
   return 'layout'
 end
 local n = (#ARGV - 5) / 4
 local base = tonumber(ARGV[4])
-if not meta[1] then
+if not meta and not fenced then
   if ARGV[5] ~= '1' then
     return 'new'
   end
   call('HSET', META, 'v', ARGV[1]) -- a full server refuses this: nothing is written then
 end
-local own = call('HINCRBY', META, 'q', n) -- or this
+local own = fenced and n or call('HINCRBY', META, 'q', n) -- or this
 expire(100)
 look()
-local fenced = meta[2]
 
 local result = {clock[1], clock[2], 0}
 local adds = {}
