@@ -142,6 +142,13 @@ func (e *edit) set() []byte {
 // insert adds fresh rows; the order of the list is the order of scheduling.
 func (l *link) insert(rows []*row) {
 	tuples := make([]tuple, len(rows))
+	if !slices.ContainsFunc(rows, func(r *row) bool { return !r.plain() }) {
+		for i, r := range rows {
+			tuples[i] = r.insertNew()
+		}
+		l.add("task_insert_new", tuples)
+		return
+	}
 	for i, r := range rows {
 		tuples[i] = r.insert()
 	}

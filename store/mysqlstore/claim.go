@@ -326,11 +326,15 @@ func (c *claim) attempt(ctx context.Context, l *link, turn bool) (shares [][]*ed
 			e.worker = store.CleanWorker(r.Worker)
 			if r.AtMostOnce {
 				e.gone = true
-				once = append(once, e.seq)
+				if e.big {
+					once = append(once, e.seq)
+				}
 			} else {
 				e.state, e.token = leased, token
 				e.at = v.leaseEnd(now, r.Lease)
-				tokens[token] = append(tokens[token], e.seq)
+				if e.big {
+					tokens[token] = append(tokens[token], e.seq)
+				}
 				lease = min(lease, e.at)
 			}
 			counts[q.id].take(e, v.counted)
@@ -409,7 +413,7 @@ func (c *claim) share(rows []*row) (shares [][]*edit, all []*edit) {
 	return shares, all
 }
 
-// fillPayloads takes payloads in.
+// fillPayloads takes in payloads that are not in the rows themselves.
 func fillPayloads(edits []*edit) func(values) error {
 	by := make(map[uint64]*edit, len(edits))
 	for _, e := range edits {
@@ -417,8 +421,7 @@ func fillPayloads(edits []*edit) func(values) error {
 	}
 	return func(v values) error {
 		if e := by[v.uint(0)]; e != nil {
-			e.headers, e.payload = v.bytes(1), v.bytes(2)
-			e.loaded = true
+			e.unpack(v.bytes(1))
 		}
 		return nil
 	}

@@ -90,21 +90,23 @@ func (s *Store) getSlice(ctx context.Context, list []taskKey, where map[taskKey]
 	})
 }
 
-// payloads reads the payloads of rows. They never change: a task that takes the
+// payloads reads the payloads that are not in the rows themselves. They never change: a task that takes the
 // place of another has a number of its own.
 func (l *link) payloads(ctx context.Context, rows []*row) error {
-	if len(rows) == 0 {
-		return nil
+	by := make(map[uint64]*row)
+	var seqs []uint64
+	for _, r := range rows {
+		if r.big {
+			by[r.seq] = r
+			seqs = append(seqs, r.seq)
+		}
 	}
-	by := make(map[uint64]*row, len(rows))
-	seqs := make([]uint64, len(rows))
-	for i, r := range rows {
-		by[r.seq], seqs[i] = r, r.seq
+	if len(seqs) == 0 {
+		return nil
 	}
 	l.add("payloads", seqs)
 	return l.send(ctx, func(v values) error {
-		r := by[v.uint(0)]
-		r.headers, r.payload, r.loaded = v.bytes(1), v.bytes(2), true
+		by[v.uint(0)].unpack(v.bytes(1))
 		return nil
 	})
 }
@@ -244,6 +246,9 @@ func (s *Store) List(ctx context.Context, r store.ListRequest) (store.ListPage, 
 	for _, row := range rows {
 		if r.Payloads && !row.loaded {
 			continue // gone in that moment
+		}
+		if !r.Payloads {
+			row.headers, row.payload = nil, nil
 		}
 		page.Tasks = append(page.Tasks, row.task(q.name, now))
 	}

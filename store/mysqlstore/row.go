@@ -1,6 +1,7 @@
 package mysqlstore
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"math"
 	"time"
@@ -29,23 +30,54 @@ type row struct {
 	size                              int
 	id, worker, lastError             string
 
-	// Only where they were asked for.
+	big              bool // headers and payload are in the column large, and read only where they are needed
+	loaded           bool // they were read
 	headers, payload []byte
-	loaded           bool
 }
 
-// scanRow reads what the word columns stands for in a statement, and headers and
-// payload where they follow.
+// scanRow reads what the word columns stands for in a statement, and the column
+// large where it follows.
 func scanRow(v values) *row {
 	r := &row{
 		seq: v.uint(0), queueID: uint32(v.int(1)), state: int(v.int(2)), at: v.int(3), due: v.int(4), created: v.int(5),
 		generation: int(v.int(6)), failures: int(v.int(7)), lost: int(v.int(8)), limit: int(v.int(9)),
 		token: v.uint(10), size: int(v.int(11)), id: v.string(12), worker: v.string(13), lastError: v.string(14),
 	}
-	if len(v) > 15 {
-		r.headers, r.payload, r.loaded = v.bytes(15), v.bytes(16), true
+	if r.big = v.int(15) != 0; !r.big {
+		r.headers, r.payload, r.loaded = v.bytes(16), v.bytes(17), true
+	} else if len(v) > 18 {
+		r.unpack(v.bytes(18))
 	}
 	return r
+}
+
+// How much of headers and payload lies in the row itself.
+const (
+	inlineHeaders = 1000
+	inlinePayload = 2000
+)
+
+// pack is what the column large has of it.
+func (r *row) pack() []byte {
+	b := binary.AppendUvarint(make([]byte, 0, 10+len(r.headers)+len(r.payload)), uint64(len(r.headers)))
+	return append(append(b, r.headers...), r.payload...)
+}
+
+// unpack reads the column large.
+func (r *row) unpack(b []byte) {
+	r.loaded = true
+	n, size := binary.Uvarint(b)
+	if size <= 0 || n > uint64(len(b)-size) {
+		return // somebody else's hand was in it
+	}
+	b = b[size:]
+	r.headers, r.payload = b[:n:n], b[n:]
+	if n == 0 {
+		r.headers = nil
+	}
+	if len(r.payload) == 0 {
+		r.payload = nil
+	}
 }
 
 // pos is a place in the order in which tasks are handed out.
@@ -129,8 +161,25 @@ func (r *row) insert() tuple {
 	if r.lastError != "" {
 		lastError = []byte(r.lastError)
 	}
-	return tuple{r.queueID, r.state, r.at, r.due, r.created, r.generation, r.failures, r.lost, r.limit, r.size, r.id, lastError, r.headers, r.payload}
+	if !r.isBig() {
+		return tuple{r.queueID, r.state, r.at, r.due, r.created, r.generation, r.failures, r.lost, r.limit, r.size, r.id, lastError, 0, r.headers, r.payload, none}
+	}
+	return tuple{r.queueID, r.state, r.at, r.due, r.created, r.generation, r.failures, r.lost, r.limit, r.size, r.id, lastError, 1, none, none, r.pack()}
 }
+
+// insertNew is its tuple for the statement task_insert_new, where plain says that
+// it fits.
+func (r *row) insertNew() tuple {
+	return tuple{r.queueID, r.state, r.at, r.due, r.created, r.limit, r.size, r.id, r.headers, r.payload}
+}
+
+func (r *row) plain() bool {
+	return r.generation == 0 && r.failures == 0 && r.lost == 0 && r.lastError == "" && !r.isBig()
+}
+
+func (r *row) isBig() bool { return len(r.headers) > inlineHeaders || len(r.payload) > inlinePayload }
+
+const none = raw("NULL")
 
 // weight is how many bytes it takes in a packet, at most: every byte may have to
 // be escaped.

@@ -293,7 +293,7 @@ func (s *Store) insertCarefully(ctx context.Context, l *link, slice []*wish, res
 	bySeq := make(map[uint64][]int)
 	var seqs []uint64
 	for e, indexes := range shown {
-		if e.fresh {
+		if e.loaded || e.fresh {
 			continue // it has its payload
 		}
 		seqs = append(seqs, e.seq)
@@ -310,8 +310,9 @@ func (s *Store) insertCarefully(ctx context.Context, l *link, slice []*wish, res
 		}
 		answers = append(answers, func(v values) error {
 			for _, i := range bySeq[v.uint(0)] {
-				r := row{headers: v.bytes(1)}
-				results[i].Task.Headers, results[i].Task.Payload = r.headerMap(), v.bytes(2)
+				var r row // each caller's own
+				r.unpack(v.bytes(1))
+				results[i].Task.Headers, results[i].Task.Payload = r.headerMap(), r.payload
 			}
 			return nil
 		})

@@ -79,8 +79,16 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 		}
 		keys[i] = store.Key{Queue: parts[i].Queue, ID: parts[i].ID}
 	}
+	results := make([]store.Result, len(settlements))
+	some, err := s.ackSlices(ctx, settlements, parts, wrong, results)
+	if err != nil {
+		return nil, err
+	}
+	if len(settlements) == 0 || len(some) == 0 {
+		return results, nil
+	}
 	check := func(i int) error { return wrong[i] }
-	return s.edit(ctx, keys, check, func(i int, e *edit, v *view, now time.Time) store.Result {
+	return results, s.editSome(ctx, some, keys, results, check, func(i int, e *edit, v *view, now time.Time) store.Result {
 		if e == nil || e.state != leased || e.token != parts[i].Token {
 			return store.Result{Outcome: store.Stale}
 		}
@@ -142,20 +150,32 @@ func settle(m *store.Settlement, e *edit, v *view, now time.Time) store.Result {
 // wrong with an item before the store is asked; nil is for nothing. change is
 // called for the items in their order, with the task as it then is, nil where there
 // is none, again if a transaction has to be repeated.
-func (s *Store) edit(ctx context.Context, keys []store.Key, check func(int) error, change func(int, *edit, *view, time.Time) store.Result) ([]store.Result, error) {
+func (s *Store) edit(ctx context.Context, keys []store.Key, check func(int) error, change changer) ([]store.Result, error) {
 	results := make([]store.Result, len(keys))
+	all := make([]int, len(keys))
+	for i := range all {
+		all[i] = i
+	}
+	if err := s.editSome(ctx, all, keys, results, check, change); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+type changer func(int, *edit, *view, time.Time) store.Result
+
+// editSome is edit for some of the items.
+func (s *Store) editSome(ctx context.Context, some []int, keys []store.Key, results []store.Result, check func(int) error, change changer) error {
 	names := make(map[string]bool)
-	good := make([]int, 0, len(keys))
-	for i, k := range keys {
+	good := make([]int, 0, len(some))
+	for _, i := range some {
+		k := keys[i]
 		var err error
 		if check != nil {
 			err = check(i)
 		}
-		if err == nil || k.Queue != "" || check == nil {
-			// A wrong receipt has no key; a key that is wrong is told of first.
-			if wrong := store.CheckKey(k.Queue, k.ID); wrong != nil && (err == nil || k.Queue != "") {
-				err = wrong
-			}
+		if err == nil {
+			err = store.CheckKey(k.Queue, k.ID)
 		}
 		if err != nil {
 			results[i] = refused(err)
@@ -166,7 +186,7 @@ func (s *Store) edit(ctx context.Context, keys []store.Key, check func(int) erro
 	}
 	found, err := s.find(ctx, names)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	there := good[:0]
 	for _, i := range good {
@@ -183,15 +203,15 @@ func (s *Store) edit(ctx context.Context, keys []store.Key, check func(int) erro
 			return s.editSlice(ctx, l, slice, keys, found, results, change)
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		there = there[n:]
 	}
-	return results, nil
+	return nil
 }
 
 func (s *Store) editSlice(ctx context.Context, l *link, slice []int, keys []store.Key, found map[string]*queue,
-	results []store.Result, change func(int, *edit, *view, time.Time) store.Result,
+	results []store.Result, change changer,
 ) error {
 	list := make([]taskKey, len(slice))
 	for n, i := range slice {

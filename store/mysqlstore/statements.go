@@ -15,7 +15,7 @@ var files embed.FS
 // user's own.
 var tables = []string{"queue", "turn", "tally", "task", "meta"}
 
-const columns = "seq, queue_id, state, at, due, created, generation, failures, lost, max_attempts, token, size, id, worker, last_error"
+const columns = "seq, queue_id, state, at, due, created, generation, failures, lost, max_attempts, token, size, id, worker, last_error, big, headers, payload"
 
 // statement is SQL with holes, each a question mark in the text.
 type statement struct {

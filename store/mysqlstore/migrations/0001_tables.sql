@@ -42,7 +42,9 @@ CREATE TABLE IF NOT EXISTS {tally} (
 --
 -- state is 0 waiting, 1 leased, 2 dead. at is what the state is ordered by: the due
 -- time of a task that waits or is dead, the end of the lease of one that is leased.
--- Times are milliseconds since 1970 in UTC. seq is the order of scheduling.
+-- Times are milliseconds since 1970 in UTC. seq is the order of scheduling. Headers
+-- and payloads of some size (big is 1) are in large, which is read only for those
+-- that are handed out: the length of the headers as a varint, headers, payload.
 CREATE TABLE IF NOT EXISTS {task} (
     seq          BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
     queue_id     INT UNSIGNED    NOT NULL,
@@ -58,9 +60,11 @@ CREATE TABLE IF NOT EXISTS {task} (
     size         INT UNSIGNED    NOT NULL,
     id           VARBINARY(255)  NOT NULL,
     worker       VARBINARY(255)  NOT NULL DEFAULT '',
+    big          TINYINT         NOT NULL DEFAULT 0,
+    headers      VARBINARY(1000) NULL,
+    payload      VARBINARY(2000) NULL,
     last_error   BLOB            NULL,
-    headers      MEDIUMBLOB      NULL,
-    payload      LONGBLOB        NULL,
+    large        LONGBLOB        NULL,
     UNIQUE KEY by_id (queue_id, id),
     KEY by_at (queue_id, state, at, seq)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC

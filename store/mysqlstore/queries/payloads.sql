@@ -1,1 +1,1 @@
-SELECT seq, headers, payload FROM {task} WHERE seq IN (?)
+SELECT seq, large FROM {task} WHERE seq IN (?)

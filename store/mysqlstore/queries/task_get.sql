@@ -1,1 +1,1 @@
-SELECT {columns}, headers, payload FROM {task} FORCE INDEX (by_id) WHERE queue_id = ? AND id IN (?)
+SELECT {columns}, large FROM {task} FORCE INDEX (by_id) WHERE queue_id = ? AND id IN (?)
