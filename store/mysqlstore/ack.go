@@ -1,7 +1,9 @@
 package mysqlstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/duetime/duetime/store"
 )
@@ -15,39 +17,65 @@ func (s *Store) clockMilli() raw {
 	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000"
 }
 
+// A receipt names its task's row: the lower half of the row's number is in the
+// field Shard, the next 16 bits are before the 48 of the token.
+const tokenBits = 48
+
+func seqAndToken(p *store.ReceiptParts) (seq, token uint64) {
+	return uint64(p.Shard) | p.Token>>tokenBits<<32, p.Token & (1<<tokenBits - 1)
+}
+
+func receipt(queue string, e *edit) store.Receipt {
+	return store.ReceiptParts{
+		Queue: queue, ID: e.id, Shard: uint32(e.seq), Generation: uint32(e.generation), Attempt: uint32(e.failures + e.lost + 1),
+		Token: e.seq>>32<<tokenBits | e.token,
+	}.Encode()
+}
+
 // ackAll acks a slice, all of which are acks, with one statement, which is what
 // workers do most. It reports false, and has changed nothing, where not every one
 // of them is good: then they have to be looked at one by one.
 func (s *Store) ackAll(ctx context.Context, slice []int, parts []store.ReceiptParts, found map[string]*queue) (done bool, err error) {
+	// By queue, for its counters, and token, in the order of their rows, as others
+	// lock them.
 	type batch struct {
-		ids   []string
-		pairs []tuple
+		queueID uint32
+		token   uint64
+		seqs    []uint64
 	}
-	batches := make(map[uint32]*batch)
+	byClaim := make(map[[2]uint64]*batch)
+	var batches []*batch
 	for _, i := range slice {
 		id := found[parts[i].Queue].id
-		b := batches[id]
+		seq, token := seqAndToken(&parts[i])
+		k := [2]uint64{uint64(id), token}
+		b := byClaim[k]
 		if b == nil {
-			b = &batch{}
-			batches[id] = b
+			b = &batch{queueID: id, token: token}
+			byClaim[k] = b
+			batches = append(batches, b)
 		}
-		b.ids = append(b.ids, parts[i].ID)
-		b.pairs = append(b.pairs, tuple{parts[i].ID, parts[i].Token})
+		b.seqs = append(b.seqs, seq)
 	}
-	order := queueIDs(slice, func(i int) uint32 { return found[parts[i].Queue].id })
+	for _, b := range batches {
+		slices.Sort(b.seqs)
+	}
+	slices.SortFunc(batches, func(a, b *batch) int { return cmp.Compare(a.seqs[0], b.seqs[0]) })
 	err = s.with(ctx, func(ctx context.Context, l *link) error {
 		done = false
 		counts := make(map[uint32]*count)
 		total := 0
 		var answers []func(values) error
 		l.begin()
-		for _, id := range order {
-			l.add("ack", id, batches[id].ids, batches[id].pairs, s.clockMilli())
+		for _, b := range batches {
+			l.add("ack", whereSeq(b.seqs), b.token, s.clockMilli())
 			l.sql("SELECT ROW_COUNT()")
 			answers = append(answers, func(v values) error {
 				total += int(v.int(0))
-				counts[id] = newCount()
-				counts[id].leased = -v.int(0)
+				if counts[b.queueID] == nil {
+					counts[b.queueID] = newCount()
+				}
+				counts[b.queueID].leased -= v.int(0)
 				return nil
 			})
 		}

@@ -5,6 +5,9 @@ import (
 	"strconv"
 )
 
+// workerBytes is the length of the column worker.
+const workerBytes = 32
+
 // edit is a row that a transaction has locked, or makes, and what is to become of
 // it.
 type edit struct {
@@ -88,12 +91,12 @@ func (l *link) write(edits []*edit) {
 	}
 	if len(deletes) > 0 {
 		slices.Sort(deletes)
-		l.add("task_delete", deletes)
+		l.add("task_delete", whereSeq(deletes))
 	}
 	for _, set := range order {
 		seqs := updates[set]
 		slices.Sort(seqs)
-		l.add("task_update", raw(set), seqs)
+		l.add("task_update", raw(set), whereSeq(seqs))
 	}
 }
 
@@ -129,8 +132,16 @@ func (e *edit) set() []byte {
 		b = strconv.AppendUint(b, e.token, 10)
 	}
 	if e.worker != e.was.worker {
+		short, long := e.worker, none
+		if len(short) > workerBytes {
+			short, long = "", raw(appendString(nil, e.worker))
+		}
 		name("worker")
-		b = appendString(b, e.worker)
+		b = appendString(b, short)
+		if long != none || len(e.was.worker) > workerBytes {
+			name("worker_long")
+			b = append(b, long...)
+		}
 	}
 	if e.lastError != e.was.lastError {
 		name("last_error")

@@ -44,7 +44,7 @@ func (m *mark) start() pos {
 // stale reports whether the tally should be tidied: its early marks make claims
 // begin before they need to, or it has many rows of users' transactions.
 func (m *mark) stale() bool {
-	return m.early < m.pos.at || m.earlyEnds < m.lease || m.rows > shards+foldFrom
+	return (pos{at: m.early}).less(m.pos) || m.earlyEnds < m.lease || m.rows > shards+foldFrom
 }
 
 func (m *mark) leaseStart() int64 { return min(m.lease, m.earlyEnds) }
@@ -380,7 +380,7 @@ func minPos(a, b pos) pos {
 
 func newToken() uint64 {
 	for {
-		if t := rand.Uint64(); t > 1<<32 { // 0 is for none; small ones are easily guessed
+		if t := rand.Uint64N(1 << tokenBits); t > 1<<32 { // 0 is for none; small ones are easily guessed
 			return t
 		}
 	}
@@ -447,9 +447,7 @@ func (c *claim) hand(shares [][]*edit) {
 			if e.gone {
 				lease.LeaseUntil = time.Time{}
 			} else {
-				lease.Receipt = store.ReceiptParts{
-					Queue: c.q.name, ID: e.id, Generation: uint32(e.generation), Attempt: uint32(lease.Attempt()), Token: e.token,
-				}.Encode()
+				lease.Receipt = receipt(c.q.name, e)
 			}
 			*out = append(*out, lease)
 		}

@@ -89,7 +89,8 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 	}
 	check := func(i int) error { return wrong[i] }
 	return results, s.editSome(ctx, some, keys, results, check, func(i int, e *edit, v *view, now time.Time) store.Result {
-		if e == nil || e.state != leased || e.token != parts[i].Token {
+		seq, token := seqAndToken(&parts[i])
+		if e == nil || e.state != leased || e.seq != seq || e.token != token {
 			return store.Result{Outcome: store.Stale}
 		}
 		return settle(&settlements[i], e, v, now)

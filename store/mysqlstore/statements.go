@@ -15,7 +15,7 @@ var files embed.FS
 // user's own.
 var tables = []string{"queue", "turn", "tally", "task", "meta"}
 
-const columns = "seq, queue_id, state, at, due, created, generation, failures, lost, max_attempts, token, size, id, worker, last_error, big, headers, payload"
+const columns = "seq, queue_id, state, at, due, created, generation, failures, lost, max_attempts, token, size, id, COALESCE(worker_long, worker), last_error, big, headers, payload"
 
 // statement is SQL with holes, each a question mark in the text.
 type statement struct {
@@ -234,4 +234,42 @@ func appendString[T string | []byte](b []byte, s T) []byte {
 	}
 	b = append(b, s[from:]...)
 	return append(b, '\'')
+}
+
+// whereSeq is the condition that seq is one of a sorted list. Tasks that were
+// scheduled together have neighbouring numbers, and a range is as cheap as one
+// number of a list.
+func whereSeq(seqs []uint64) raw {
+	var ranges, list []byte
+	for from := 0; from < len(seqs); {
+		to := from + 1
+		for to < len(seqs) && seqs[to] == seqs[to-1]+1 {
+			to++
+		}
+		if to-from >= 4 {
+			if len(ranges) > 0 {
+				ranges = append(ranges, " OR "...)
+			}
+			ranges = append(ranges, "seq BETWEEN "...)
+			ranges = strconv.AppendUint(ranges, seqs[from], 10)
+			ranges = append(ranges, " AND "...)
+			ranges = strconv.AppendUint(ranges, seqs[to-1], 10)
+		} else {
+			for _, seq := range seqs[from:to] {
+				if len(list) > 0 {
+					list = append(list, ',')
+				}
+				list = strconv.AppendUint(list, seq, 10)
+			}
+		}
+		from = to
+	}
+	switch {
+	case len(list) == 0:
+	case len(ranges) == 0:
+		ranges = append(append(append(ranges, "seq IN ("...), list...), ')')
+	default:
+		ranges = append(append(append(ranges, " OR seq IN ("...), list...), ')')
+	}
+	return raw("(" + string(ranges) + ")")
 }

@@ -42,7 +42,8 @@ CREATE TABLE IF NOT EXISTS {tally} (
 --
 -- state is 0 waiting, 1 leased, 2 dead. at is what the state is ordered by: the due
 -- time of a task that waits or is dead, the end of the lease of one that is leased.
--- Times are milliseconds since 1970 in UTC. seq is the order of scheduling. Headers
+-- Names of workers that are longer than the column are in worker_long: a row that
+-- grows while it is leased costs as much again. Times are milliseconds since 1970 in UTC. seq is the order of scheduling. Headers
 -- and payloads of some size (big is 1) are in large, which is read only for those
 -- that are handed out: the length of the headers as a varint, headers, payload.
 CREATE TABLE IF NOT EXISTS {task} (
@@ -59,7 +60,8 @@ CREATE TABLE IF NOT EXISTS {task} (
     token        BIGINT UNSIGNED NOT NULL DEFAULT 0,
     size         INT UNSIGNED    NOT NULL,
     id           VARBINARY(255)  NOT NULL,
-    worker       VARBINARY(255)  NOT NULL DEFAULT '',
+    worker       BINARY(32)      NOT NULL DEFAULT '',
+    worker_long  VARBINARY(255)  NULL,
     big          TINYINT         NOT NULL DEFAULT 0,
     headers      VARBINARY(1000) NULL,
     payload      VARBINARY(2000) NULL,

@@ -1,3 +1,2 @@
--- The acks of a batch at once. Each row is deleted only by its own token: the pairs
--- say that, the list of ids is for the index.
-DELETE FROM {task} WHERE queue_id = ? AND id IN (?) AND (id, token) IN (?) AND state = 1 AND at > ?
+-- The acks of one claim at once: each of its rows has its token.
+DELETE FROM {task} WHERE ? AND token = ? AND state = 1 AND at > ?

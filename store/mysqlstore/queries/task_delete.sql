@@ -1,1 +1,1 @@
-DELETE FROM {task} WHERE seq IN (?)
+DELETE FROM {task} WHERE ?

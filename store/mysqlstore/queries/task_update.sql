@@ -1,1 +1,1 @@
-UPDATE {task} SET ? WHERE seq IN (?)
+UPDATE {task} SET ? WHERE ?
