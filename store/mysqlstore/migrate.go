@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"slices"
 	"strconv"
@@ -51,6 +52,9 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	defer func() { _, _ = conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK('"+lock+"')") }()
 	if _, err := conn.ExecContext(ctx, withTables("CREATE TABLE IF NOT EXISTS {meta} (name VARBINARY(32) NOT NULL PRIMARY KEY, value VARBINARY(64) NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC", s.database)); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, withTables(fmt.Sprintf("INSERT IGNORE INTO {meta} (name, value) VALUES ('store', '%016x%016x')", rand.Uint64(), rand.Uint64()), s.database)); err != nil {
 		return err
 	}
 	version, err := s.schemaVersion(ctx)

@@ -78,6 +78,7 @@ type Store struct {
 	opts       Options
 	db         *sql.DB
 	database   string
+	name       string // the database's own, in duetime_meta: no two have the same
 	sql        statements
 	server     *server
 	sliceBytes int
@@ -175,6 +176,9 @@ func (s *Store) start(ctx context.Context) (err error) {
 	}
 	if err := s.probe(ctx); err != nil {
 		return err
+	}
+	if err := s.db.QueryRowContext(ctx, withTables("SELECT value FROM {meta} WHERE name = 'store'", s.database)).Scan(&s.name); err != nil {
+		return fmt.Errorf("the table duetime_meta does not say which store this is: %w", err)
 	}
 	_, err = s.time(ctx)
 	return err

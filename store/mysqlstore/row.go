@@ -42,7 +42,7 @@ func scanRow(v values) *row {
 	r := &row{
 		seq: v.uint(0), queueID: uint32(v.int(1)), state: int(v.int(2)), at: v.int(3), due: v.int(4), created: v.int(5),
 		generation: int(v.int(6)), failures: int(v.int(7)), lost: int(v.int(8)), limit: int(v.int(9)),
-		token: v.uint(10), size: int(v.int(11)), id: v.string(12), worker: strings.TrimRight(v.string(13), "\x00"), lastError: v.string(14),
+		token: v.uint(10), size: int(v.int(11)), id: v.string(12), worker: trimWorker(v.string(13)), lastError: v.string(14),
 	}
 	if r.big = v.int(15) != 0; !r.big {
 		r.headers, r.payload, r.loaded = v.bytes(16), v.bytes(17), true
@@ -51,6 +51,9 @@ func scanRow(v values) *row {
 	}
 	return r
 }
+
+// trimWorker takes off what the server fills the column up with.
+func trimWorker(name string) string { return strings.TrimRight(name, "\x00") }
 
 // How much of headers and payload lies in the row itself.
 const (

@@ -166,3 +166,20 @@ func isFull(err error) bool {
 	}
 	return serverError(err, errEngine) && strings.Contains(err.Error(), "28")
 }
+
+// DataSource is the name by which the driver (github.com/go-sql-driver/mysql) opens
+// the database of a URL as Open takes it: for a pool of a program's own, from which
+// come the transactions for ScheduleTx.
+//
+//	name, err := mysqlstore.DataSource(url)
+//	db, err := sql.Open("mysql", name)
+func DataSource(rawURL string) (string, error) {
+	ours, err := parseURL(rawURL)
+	if err != nil {
+		return "", err
+	}
+	c := mysql.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr, c.DBName = ours.User, ours.Passwd, ours.Net, ours.Addr, ours.DBName
+	c.Timeout, c.TLSConfig = ours.Timeout, ours.TLSConfig
+	return c.FormatDSN(), nil
+}

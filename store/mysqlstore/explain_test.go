@@ -1,0 +1,185 @@
+package mysqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duetime/duetime/store"
+)
+
+// fillRows puts n waiting tasks straight into the table, as quickly as the server
+// can, due in the order given by due, and their counters.
+func fillRows(t testing.TB, s *Store, name string, n int, due string) *queue {
+	t.Helper()
+	found, err := s.ensure(context.Background(), map[string]bool{name: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := found[name]
+	const slice = 50_000
+	for from := 0; from < n; from += slice {
+		to := min(n, from+slice)
+		exec(t, s.db, withTables(fmt.Sprintf(`INSERT INTO {task} (queue_id, state, at, due, created, size, id, payload)
+			SELECT %d, 0, %s, %s, 0, 100, CONCAT('order-', LPAD(n, 9, '0')), REPEAT('x', 100) FROM (
+				WITH RECURSIVE numbers (n) AS (SELECT %d UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < %d) SELECT n FROM numbers) s`,
+			q.id, due, due, from, to), s.database))
+	}
+	exec(t, s.db, withTables(fmt.Sprintf("UPDATE {tally} SET waiting = waiting + %d, early = 0 WHERE queue_id = %d AND shard = 0", n, q.id), s.database))
+	return q
+}
+
+// Every statement on the table of tasks reads a range of an index, sorts nothing, and
+// needs no table of its own; all but the one that says why in its file.
+func TestHotStatementsReadRanges(t *testing.T) {
+	t.Parallel()
+	s := open(t, database(t), nil)
+	exec(t, s.db, "SET SESSION max_recursive_iterations = 1000000")
+	base := time.Now().UnixMilli()
+	q := fillRows(t, s, "orders", 20_000, fmt.Sprintf("%d + n * 10", base))
+	exec(t, s.db, withTables(fmt.Sprintf("UPDATE {task} SET state = 1, at = at + 1000, token = 5 WHERE queue_id = %d AND seq %% 4 = 1", q.id), s.database))
+	exec(t, s.db, withTables(fmt.Sprintf("UPDATE {task} SET state = 2 WHERE queue_id = %d AND seq %% 4 = 2", q.id), s.database))
+	exec(t, s.db, withTables("ANALYZE TABLE {task}", s.database))
+	var ids []string
+	var seqs []uint64
+	for i := range 400 {
+		ids = append(ids, fmt.Sprintf("order-%09d", i*7))
+		seqs = append(seqs, uint64(i*7+1))
+	}
+	mid := base + 50_000
+	for name, args := range map[string][]any{
+		"claim_ready":    {q.id, mid + 20_000, mid, mid, uint64(100), 100},
+		"claim_expired":  {q.id, mid, mid + 20_000, 1000},
+		"waiting_from":   {q.id, mid, mid, uint64(100), 101},
+		"leased_from":    {q.id, mid},
+		"state_lock":     {q.id, dead, 0, mid, 1000},
+		"list":           {q.id, dead, int64(never), mid, mid, uint64(100), 100},
+		"counted_step":   {q.id, mid, mid + 20_000, 1000},
+		"task_find":      {q.id, ids},
+		"task_get":       {q.id, ids},
+		"task_lock":      {q.id, ids},
+		"payloads":       {seqs},
+		"claim_payloads": {seqs, 5},
+		"ack":            {whereSeq(seqs), 5, mid},
+		"task_delete":    {whereSeq(seqs)},
+		"task_update":    {raw("state = 1, at = 5, token = 7"), whereSeq(seqs)},
+		"tally_sum":      {q.id, mid, mid + 100, q.id, mid, mid + 100, q.id},
+		"tally_advance":  {q.id, mid, mid + 100, q.id, mid, mid + 100},
+		"tally_early":    {q.id},
+		"tally_lock":     {q.id, 1000},
+		"turn_lock":      {q.id},
+		"queue_share":    {[]uint32{q.id}},
+	} {
+		text := string(s.sql[name].fill(nil, args...))
+		plan := explain(t, s, text)
+		t.Logf("%s: %v", name, plan)
+		for _, step := range plan {
+			if step.kind == "ALL" || step.kind == "index" {
+				t.Errorf("%s reads all of %s: %v", name, step.table, step)
+			}
+			if strings.Contains(step.extra, "filesort") || strings.Contains(step.extra, "temporary") {
+				t.Errorf("%s: %v", name, step)
+			}
+			if step.table == "duetime_task" && step.kind != "range" {
+				t.Errorf("%s: %v, want a range", name, step)
+			}
+		}
+	}
+	// The check can fail.
+	if plan := explain(t, s, "SELECT * FROM duetime_task ORDER BY lost LIMIT 1"); !strings.Contains(plan[0].extra, "filesort") || plan[0].kind != "ALL" {
+		t.Errorf("a scan that sorts looks like %v", plan)
+	}
+}
+
+type planStep struct{ table, kind, key, extra string }
+
+func explain(t testing.TB, s *Store, text string) (steps []planStep) {
+	t.Helper()
+	rows, err := s.db.Query("EXPLAIN " + text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		fields, dest := make([][]byte, len(names)), make([]any, len(names))
+		for i := range fields {
+			dest[i] = &fields[i]
+		}
+		if err := rows.Scan(dest...); err != nil {
+			t.Fatal(err)
+		}
+		var step planStep
+		for i, name := range names {
+			switch v := string(fields[i]); name {
+			case "table":
+				step.table = v
+			case "type":
+				step.kind = v
+			case "key":
+				step.key = v
+			case "Extra":
+				step.extra = v
+			}
+		}
+		steps = append(steps, step)
+	}
+	return steps
+}
+
+// Ten thousand tasks were handed out and are gone, and the server could not purge
+// their rows, because somebody reads a snapshot from before (a backup does that for
+// hours): claims do not walk over them.
+func TestClaimsDoNotWalkWhatIsGone(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	url := database(t)
+	s := open(t, url, nil)
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT"); err != nil {
+		t.Fatal(err)
+	}
+	const n = 20_000
+	fill(t, s, n, time.Now().Add(-time.Hour)) // all due at one moment
+	if got := drain(t, s, 1000, 1); got != n {
+		t.Fatalf("drained %d", got)
+	}
+	fill(t, s, 100, time.Now().Add(-time.Hour)) // and some before the place where claims begin
+	time.Sleep(resetEvery)
+	for range 20 {
+		r, err := s.Claim(ctx, []store.ClaimRequest{{Queue: "orders", Max: 5, Lease: time.Minute}})
+		if err != nil || len(r[0].Tasks) != 5 {
+			t.Fatalf("claimed %v, %v", r, err)
+		}
+	}
+	var at, seq uint64
+	if err := s.db.QueryRow("SELECT LEAST(t.pos_at, MIN(y.early)), t.pos_seq FROM duetime_turn t JOIN duetime_tally y USING (queue_id) WHERE queue_id = 1").Scan(&at, &seq); err != nil {
+		t.Fatal(err)
+	}
+	look := func(at, seq uint64) time.Duration {
+		text := string(s.sql["waiting_from"].fill(nil, 1, at, at, seq, 1))
+		took := time.Duration(1 << 62)
+		for range 30 {
+			start := time.Now()
+			if _, err := s.db.Exec(text); err != nil {
+				t.Fatal(err)
+			}
+			took = min(took, time.Since(start))
+		}
+		return took
+	}
+	short, long := look(at, seq), look(0, 0)
+	t.Logf("to look from the mark takes %v, from the beginning %v", short, long)
+	if short > long/3 {
+		t.Errorf("to look from the mark takes %v, from the beginning, over all that is gone, %v", short, long)
+	}
+}
