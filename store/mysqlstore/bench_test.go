@@ -60,7 +60,7 @@ func BenchmarkScheduleSingly(b *testing.B) {
 		url := database(b)
 		db := admin(b, serverForAll(b), url[lastSlash(url)+1:])
 		db.SetMaxIdleConns(64)
-		exec(b, db, "CREATE TABLE jobs (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, name VARCHAR(64) NOT NULL, due BIGINT NOT NULL, payload BLOB, UNIQUE KEY (name), KEY (due)) ENGINE=InnoDB")
+		execute(b, db, "CREATE TABLE jobs (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, name VARCHAR(64) NOT NULL, due BIGINT NOT NULL, payload BLOB, UNIQUE KEY (name), KEY (due)) ENGINE=InnoDB")
 		insert, err := db.Prepare("INSERT INTO jobs (name, due, payload) VALUES (?, ?, ?)")
 		if err != nil {
 			b.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/duetime/duetime/internal/testserver"
 	"github.com/duetime/duetime/store"
@@ -33,6 +32,13 @@ var careless = []string{
 }
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(consumerEnv); url != "" {
+		if err := consume(url, os.Getenv(consumerEnv+"_NAME"), os.Getenv(consumerEnv+"_LOG"), os.Getenv(consumerEnv+"_MODE")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if shared.server != nil {
 		shared.server.Close()
@@ -58,8 +64,8 @@ func database(t testing.TB) string {
 	m := serverForAll(t)
 	name := fmt.Sprintf("t%d", shared.n.Add(1))
 	db := admin(t, m, "")
-	exec(t, db, "CREATE DATABASE "+name)
-	t.Cleanup(func() { exec(t, db, "DROP DATABASE "+name) })
+	execute(t, db, "CREATE DATABASE "+name)
+	t.Cleanup(func() { execute(t, db, "DROP DATABASE "+name) })
 	return "mysql://root@" + m.Addr + "/" + name
 }
 
@@ -73,7 +79,7 @@ func admin(t testing.TB, m *testserver.MariaDBServer, name string) *sql.DB {
 	return db
 }
 
-func exec(t testing.TB, db *sql.DB, text string, args ...any) {
+func execute(t testing.TB, db *sql.DB, text string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.Background(), text, args...); err != nil {
 		t.Fatalf("%s: %v", text, err)
@@ -127,5 +133,3 @@ func realHarness(t testing.TB) *storetest.Instance {
 func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{Open: harness})
 }
-
-var _ = time.Second

@@ -34,7 +34,7 @@ func newShop(t testing.TB) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	exec(t, db, "CREATE TABLE orders (number INT PRIMARY KEY, state VARCHAR(20)) ENGINE=InnoDB")
+	execute(t, db, "CREATE TABLE orders (number INT PRIMARY KEY, state VARCHAR(20)) ENGINE=InnoDB")
 	return &shop{TB: t, Store: open(t, url, &Options{now: clock.Now}), ctx: context.Background(), clock: clock, db: db}
 }
 
@@ -325,7 +325,7 @@ func TestTransactionOfAnotherDatabase(t *testing.T) {
 	s.must(tx.Commit())
 	s.counts(1, 0, 0, 0)
 	// On another server there are no such tables, or another's.
-	exec(t, other.db, "UPDATE "+s.database+".duetime_meta SET value = 'x' WHERE name = 'store'")
+	execute(t, other.db, "UPDATE "+s.database+".duetime_meta SET value = 'x' WHERE name = 'store'")
 	tx = other.begin()
 	if _, err := s.ScheduleTx(s.ctx, tx, []store.NewTask{timeout(2)}); !errors.Is(err, ErrOtherDatabase) {
 		t.Errorf("error %v, want ErrOtherDatabase", err)
