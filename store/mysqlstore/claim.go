@@ -3,6 +3,7 @@ package mysqlstore
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -18,6 +19,10 @@ const (
 	// moveEvery is how often, at most, a claim that gets nothing writes where the
 	// next one may begin.
 	moveEvery = 5 * time.Second
+	// auditEvery is how often a process looks at a queue from its very beginning, so
+	// that what somebody's hand, or a restored backup, has put before the place where
+	// claims begin is found too.
+	auditEvery = 5 * time.Minute
 	// withoutTurn is for how long claims go without waiting for their turn after its
 	// holder has kept it for longer than a lock is waited for.
 	withoutTurn = 30 * time.Second
@@ -164,7 +169,8 @@ func (c *claim) run(ctx context.Context) error {
 		}
 		h, v := &heads[0], views[c.q.id]
 		c.now = h.now
-		behind := h.pos != h.waiting && time.Since(c.q.moved) > moveEvery
+		audit := time.Since(c.q.audited) > auditEvery
+		behind := audit || h.pos != h.waiting && time.Since(c.q.moved) > moveEvery
 		if !behind && h.leased > c.now.UnixMilli() && (v.Paused || h.waiting.at > v.letOut(c.now)) {
 			c.answer(v, h.waiting, h.leased, nil)
 			return nil
@@ -241,6 +247,10 @@ func (c *claim) attempt(ctx context.Context, l *link, turn bool) (shares [][]*ed
 	v, now := views[q.id], l.now
 	c.now = now
 	counts := map[uint32]*count{q.id: newCount()}
+	if time.Since(q.audited) > auditEvery {
+		q.audited = time.Now()
+		m.pos, m.lease = pos{at: math.MinInt64}, math.MinInt64
+	}
 
 	want := 0
 	for _, i := range c.mine {
@@ -275,7 +285,10 @@ func (c *claim) attempt(ctx context.Context, l *link, turn bool) (shares [][]*ed
 			l.add("claim_ready", q.id, letOut, from.at, from.at, from.seq, want)
 			answers = append(answers, func(v values) error { rows = append(rows, scanRow(v)); return nil })
 		}
-		return l.send(ctx, answers...)
+		// The lease starts when the task is locked: before that another may have ended
+		// a lease of it, by a clock that is later than the first look at it.
+		l.clock()
+		return l.send(ctx, append(answers, l.tell)...)
 	}
 	if err := look(); err != nil {
 		return nil, err
@@ -300,6 +313,7 @@ func (c *claim) attempt(ctx context.Context, l *link, turn bool) (shares [][]*ed
 		}
 	}
 
+	c.now = l.now
 	shares, got := c.share(rows)
 	claimed := make(map[uint64]bool, len(got))
 	for _, e := range got {
@@ -331,7 +345,7 @@ func (c *claim) attempt(ctx context.Context, l *link, turn bool) (shares [][]*ed
 				}
 			} else {
 				e.state, e.token = leased, token
-				e.at = v.leaseEnd(now, r.Lease)
+				e.at = v.leaseEnd(c.now, r.Lease)
 				if e.big {
 					tokens[token] = append(tokens[token], e.seq)
 				}

@@ -23,9 +23,10 @@ type queue struct {
 	settings atomic.Pointer[parsed]
 
 	// The claimer's.
-	noTurn time.Time // until when claims do not wait for the turn, as its holder hangs
-	reset  time.Time // when the tally was tidied last
-	moved  time.Time // when the place where claims begin was written last
+	noTurn  time.Time // until when claims do not wait for the turn, as its holder hangs
+	reset   time.Time // when the tally was tidied last
+	audited time.Time // when the queue was looked at from its beginning last
+	moved   time.Time // when the place where claims begin was written last
 
 	wakers *wakers // the store's
 }

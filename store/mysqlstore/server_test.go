@@ -60,8 +60,9 @@ func serverForAll(t testing.TB) *testserver.MariaDBServer {
 }
 
 // database makes an empty database and returns its URL.
-func database(t testing.TB) string {
-	m := serverForAll(t)
+func database(t testing.TB) string { return databaseOn(t, serverForAll(t)) }
+
+func databaseOn(t testing.TB, m *testserver.MariaDBServer) string {
 	name := fmt.Sprintf("t%d", shared.n.Add(1))
 	db := admin(t, m, "")
 	execute(t, db, "CREATE DATABASE "+name)

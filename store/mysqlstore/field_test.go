@@ -1,0 +1,436 @@
+package mysqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/duetime/duetime/internal/testserver"
+	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/storetest/history"
+)
+
+// claimAll claims until so many were had, and acks them.
+func claimAll(t testing.TB, s *Store, n int) (got []store.Lease) {
+	t.Helper()
+	ctx := context.Background()
+	for end := time.Now().Add(60 * time.Second); len(got) < n; {
+		r, err := s.Claim(ctx, []store.ClaimRequest{{Queue: "orders", Max: 100, Lease: time.Minute}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range r[0].Tasks {
+			if l.ClaimedAt.Before(l.Due) {
+				t.Errorf("%s is early: due %v, claimed %v", l.ID, l.Due, l.ClaimedAt)
+			}
+			if a, err := s.Settle(ctx, []store.Settlement{{Receipt: l.Receipt, Action: store.Ack}}); err != nil || a[0].Outcome != store.Acked {
+				t.Fatalf("ack: %v, %v", a, err)
+			}
+		}
+		got = append(got, r[0].Tasks...)
+		if len(r[0].Tasks) == 0 {
+			if time.Now().After(end) {
+				t.Fatalf("got %d of %d", len(got), n)
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+	return got
+}
+
+// The server's time zone is changed between schedule and due, and a delay is a delay.
+func TestTimeZonesDoNotMatter(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	db := admin(t, serverForAll(t), "")
+	ctx := t.Context()
+	for i, zone := range []string{"-05:00", "+05:45", "+09:00"} {
+		before := open(t, url, nil)
+		sent := time.Now()
+		r, err := before.Schedule(ctx, []store.NewTask{{Queue: "orders", ID: fmt.Sprint(i), Delay: 300 * time.Millisecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := r[0].Due.Sub(sent); d < 290*time.Millisecond || d > 10*time.Second {
+			t.Errorf("due after %v", d)
+		}
+		execute(t, db, "SET GLOBAL time_zone = '"+zone+"'")
+		after := open(t, url, nil) // sessions of its own
+		got := claimAll(t, after, 1)
+		if late := got[0].ClaimedAt.Sub(got[0].Due); late < 0 || late > 5*time.Second {
+			t.Errorf("late by %v", late)
+		}
+	}
+}
+
+// What somebody's hand may do to rows: nothing is stuck, and nothing blocks the rest.
+func TestDamagedRows(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, database(t), nil)
+	fill(t, s, 100, time.Now().Add(-time.Hour))
+	r, err := s.Claim(ctx, []store.ClaimRequest{{Queue: "orders", Max: 10, Lease: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(id, set string) {
+		t.Helper()
+		execute(t, s.db, withTables("UPDATE {task} SET "+set+" WHERE id = '"+id+"'", s.database))
+	}
+	// A lease without an end can not be stored; one without a holder, or with an end
+	// that is nonsense, is over as any other.
+	if _, err := s.db.Exec(withTables("UPDATE {task} SET at = NULL WHERE id = '"+r[0].Tasks[0].ID+"'", s.database)); err == nil {
+		t.Error("a lease without an end could be stored")
+	}
+	change(r[0].Tasks[1].ID, "at = 0")
+	change(r[0].Tasks[2].ID, "at = -5")
+	change(r[0].Tasks[3].ID, "token = 0, at = 1")
+	// Tasks that are broken otherwise.
+	change("order-000000050", "headers = 'no JSON'")
+	change("order-000000051", "big = 1, large = NULL")
+	change("order-000000052", "big = 1, large = 'nonsense'")
+	change("order-000000053", "state = 7")
+	s.queues.named("orders").audited = time.Time{} // five minutes have passed
+	// 90 are left, one in a state that there is not, and three come back.
+	seen := make(map[string]bool)
+	for _, l := range claimAll(t, s, 92) {
+		seen[l.ID] = true
+	}
+	for i := 1; i <= 3; i++ {
+		// Their marks were set by hand, behind the place where leases are looked for.
+		if id := r[0].Tasks[i].ID; !seen[id] {
+			t.Errorf("%s was not handed out again", id)
+		}
+	}
+	for _, id := range []string{"order-000000050", "order-000000051", "order-000000052", "order-000000099"} {
+		if !seen[id] {
+			t.Errorf("%s was not handed out", id)
+		}
+	}
+	// The one in no state can be put right by who schedules it.
+	if g, err := s.Schedule(ctx, []store.NewTask{{Queue: "orders", ID: "order-000000053"}}); err != nil || g[0].Outcome == store.Refused {
+		t.Errorf("schedule: %v, %v", g, err)
+	}
+}
+
+// The table is locked while a hundred tasks become due: all run, late.
+func TestLockedTable(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	url := database(t)
+	s := open(t, url, nil)
+	var tasks []store.NewTask
+	for i := range 100 {
+		tasks = append(tasks, store.NewTask{Queue: "orders", ID: fmt.Sprint(i), Delay: time.Duration(i*10) * time.Millisecond})
+	}
+	if _, err := s.Schedule(ctx, tasks); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := admin(t, serverForAll(t), s.database).Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "LOCK TABLES duetime_task WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(2500*time.Millisecond, func() { _, _ = conn.ExecContext(context.Background(), "UNLOCK TABLES") })
+	start := time.Now()
+	claimAll(t, s, 100)
+	if took := time.Since(start); took < 2*time.Second {
+		t.Errorf("the table was not locked: all ran within %v", took)
+	}
+	recount(t, s)
+}
+
+// A process that hangs in the middle of a claim has the queue's turn. The others wait
+// for it once, and then do without.
+func TestHangingClaimer(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := open(t, database(t), nil)
+	fill(t, s, 100, time.Now().Add(-time.Hour))
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "START TRANSACTION; SELECT * FROM duetime_turn FOR UPDATE; SELECT * FROM duetime_task WHERE seq <= 10 FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	claim := func() []store.Lease {
+		t.Helper()
+		r, err := s.Claim(ctx, []store.ClaimRequest{{Queue: "orders", Max: 5, Lease: time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r[0].Tasks
+	}
+	if got := claim(); len(got) != 5 || got[0].ID != "order-000000010" {
+		t.Fatalf("claimed %v", got)
+	}
+	if took := time.Since(start); took < time.Second || took > 20*time.Second {
+		t.Errorf("the first claim took %v", took)
+	}
+	start = time.Now()
+	for range 10 {
+		if got := claim(); len(got) != 5 {
+			t.Fatalf("claimed %v", got)
+		}
+	}
+	if took := time.Since(start); took > 2*time.Second*9 {
+		t.Errorf("ten more claims took %v", took)
+	}
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1100 * time.Millisecond) // the leases are over
+	if got := claimAll(t, s, 100); len(got) != 100 {
+		t.Errorf("%d", len(got))
+	}
+	recount(t, s)
+}
+
+// What another process schedules earlier is noticed.
+func TestOtherProcessesAreNoticed(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	url := database(t)
+	a, b := open(t, url, nil), open(t, url, nil)
+	ticks, stop := a.Wake("orders")
+	defer stop()
+	if _, err := a.Schedule(ctx, []store.NewTask{{Queue: "orders", ID: "far", Delay: time.Hour}}); err != nil {
+		t.Fatal(err)
+	}
+	<-ticks
+	tick := func(what string) {
+		t.Helper()
+		start := time.Now()
+		select {
+		case <-ticks:
+			t.Logf("%s: noticed after %v", what, time.Since(start))
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: not noticed", what)
+		}
+	}
+	if _, err := b.Schedule(ctx, []store.NewTask{{Queue: "orders", ID: "near", Delay: time.Minute}}); err != nil {
+		t.Fatal(err)
+	}
+	tick("a task that is due earlier")
+	settings, err := b.Settings(ctx, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * lookOften)
+	settings.Paused = true
+	if _, err := b.PutSettings(ctx, "orders", settings); err != nil {
+		t.Fatal(err)
+	}
+	tick("settings")
+}
+
+// Claimers, schedulers, cancels and leases that run out, in three processes' stores, and
+// connections that break in the middle: no deadlock or lock wait reaches a caller, and
+// the history is right.
+func TestEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	url := database(t)
+	path := filepath.Join(t.TempDir(), "history.log")
+	const n = 2000
+	var stores []store.Store
+	var mine []*Store
+	for i := range 3 {
+		log, err := history.Open(path, fmt.Sprint("p", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		s := open(t, url, nil)
+		mine = append(mine, s)
+		stores = append(stores, history.Record(s, log))
+	}
+	fill(t, stores[0], n/2, time.Now().Add(-time.Hour))
+	var broken atomic.Int64
+	allowed := func(what string, err error) {
+		if err == nil {
+			return
+		}
+		if serverError(err, errDeadlock, errLockTimeout, errChanged, errDuplicate) || errors.Is(err, errUndo) {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		broken.Add(1)
+	}
+	var left atomic.Int64
+	left.Store(4)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			defer left.Add(-1)
+			for from := range n / 2 / 4 / 10 {
+				var tasks []store.NewTask
+				for k := range 10 {
+					id := fmt.Sprintf("order-%09d", n/2+(i*(n/8)+from*10+k))
+					tasks = append(tasks, store.NewTask{Queue: "orders", ID: id, Payload: benchPayload, Delay: time.Duration(rand.IntN(50)) * time.Millisecond, Conflict: store.Conflict(rand.IntN(2))})
+				}
+				_, err := stores[i%3].Schedule(ctx, tasks)
+				allowed("schedule", err)
+				_, err = stores[i%3].Cancel(ctx, []store.CancelRequest{{Queue: "orders", ID: tasks[rand.IntN(10)].ID}, {Queue: "orders", ID: fmt.Sprintf("order-%09d", rand.IntN(n/2)), Force: true}})
+				allowed("cancel", err)
+				_, err = stores[i%3].Reschedule(ctx, []store.RescheduleRequest{{Queue: "orders", ID: tasks[rand.IntN(10)].ID, Delay: 20 * time.Millisecond}})
+				allowed("reschedule", err)
+			}
+		})
+	}
+	for i := range 16 {
+		wg.Go(func() {
+			for idle := 0; idle < 20; {
+				r, err := stores[i%3].Claim(ctx, []store.ClaimRequest{{Queue: "orders", Max: 1 + rand.IntN(20), Lease: 400 * time.Millisecond, Worker: fmt.Sprint(i)}})
+				allowed("claim", err)
+				if err != nil || len(r[0].Tasks) == 0 {
+					if left.Load() == 0 {
+						idle++
+					}
+					time.Sleep(5 * time.Millisecond)
+					continue
+				}
+				idle = 0
+				if rand.IntN(10) == 0 {
+					continue // dies with what it has
+				}
+				var list []store.Settlement
+				for _, l := range r[0].Tasks {
+					list = append(list, store.Settlement{Receipt: l.Receipt, Action: []store.Action{store.Ack, store.Ack, store.Ack, store.Retry, store.Release, store.Extend}[rand.IntN(6)]})
+				}
+				_, err = stores[i%3].Settle(ctx, list)
+				allowed("settle", err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	var killer sync.WaitGroup
+	killer.Go(func() {
+		db := admin(t, serverForAll(t), mine[0].database)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+			var id int64
+			if db.QueryRow("SELECT id FROM information_schema.processlist WHERE db = ? AND id <> CONNECTION_ID() ORDER BY RAND() LIMIT 1", mine[0].database).Scan(&id) == nil {
+				_, _ = db.Exec(fmt.Sprint("KILL ", id))
+			}
+			_, _ = mine[0].Stats(ctx, "orders")
+		}
+	})
+	wg.Wait()
+	close(done)
+	killer.Wait()
+	for end := time.Now().Add(30 * time.Second); ; {
+		r, err := stores[0].Claim(ctx, []store.ClaimRequest{{Queue: "orders", Max: 1000, Lease: time.Minute}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []store.Settlement
+		for _, l := range r[0].Tasks {
+			list = append(list, store.Settlement{Receipt: l.Receipt, Action: store.Ack})
+		}
+		if _, err := stores[0].Settle(ctx, list); err != nil {
+			t.Fatal(err)
+		}
+		st, err := mine[0].Stats(ctx, "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Scheduled+st.Ready+st.Leased == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("left: %+v", st)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Logf("%d calls failed with their connection", broken.Load())
+	checkHistory(t, path)
+	recount(t, mine[0])
+}
+
+// A server without room says so, nothing of it is stored, and what is there can be
+// worked on.
+func TestFullServer(t *testing.T) {
+	t.Parallel()
+	testserver.Need(t, "mariadb")
+	m := testserver.MariaDB(t, &testserver.MariaDBOptions{Config: []string{
+		"--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M:autoextend:max:64M", "--innodb-undo-tablespaces=2",
+	}})
+	ctx := t.Context()
+	s := open(t, "mysql://root@"+m.Addr+"/"+m.Database, nil)
+	stored := 0
+	full := false
+	for i := 0; i < 2000 && !full; i++ {
+		tasks := make([]store.NewTask, 5)
+		for k := range tasks {
+			tasks[k] = store.NewTask{Queue: "orders", ID: fmt.Sprint(i, "/", k), Payload: make([]byte, 100_000)}
+		}
+		r, err := s.Schedule(ctx, tasks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range r {
+			switch {
+			case x.Outcome == store.Created:
+				stored++
+			case errors.Is(x.Err, store.ErrFull):
+				full = true
+			default:
+				t.Fatalf("%v, %v", x.Outcome, x.Err)
+			}
+		}
+	}
+	if !full {
+		t.Fatalf("%d tasks of 100 kB are in 64 MB", stored)
+	}
+	st, err := s.Stats(ctx, "orders")
+	if err != nil || st.Ready != int64(stored) {
+		t.Errorf("%+v, %v; want %d ready", st, err, stored)
+	}
+	// A claim needs a little room too, for the index; what makes room needs none.
+	var cancels []store.CancelRequest
+	for k := range 50 {
+		cancels = append(cancels, store.CancelRequest{Queue: "orders", ID: fmt.Sprintf("%d/%d", k/5, k%5)})
+	}
+	cancelled, err := s.Cancel(ctx, cancels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range cancelled {
+		if r.Outcome != store.Cancelled {
+			t.Fatalf("cancel: %v", r.Outcome)
+		}
+	}
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) { // the server takes the room back in its own time
+		r, err := s.Schedule(ctx, []store.NewTask{{Queue: "other", ID: "after", Payload: make([]byte, 100_000)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r[0].Outcome == store.Created {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("50 tasks were cancelled, and there is no room for one: %v", r[0].Err)
+		}
+	}
+	if got := claimAll(t, s, stored-50); len(got) != stored-50 {
+		t.Errorf("%d of %d", len(got), stored-50)
+	}
+	recount(t, s)
+}
