@@ -13,17 +13,18 @@ import (
 	"github.com/duetime/duetime/store"
 	"github.com/duetime/duetime/store/diskstore"
 	"github.com/duetime/duetime/store/memstore"
+	"github.com/duetime/duetime/store/mysqlstore"
 	"github.com/duetime/duetime/store/redisstore"
 	"github.com/duetime/duetime/store/remotestore"
 )
 
 const (
 	defaultServer = "http://127.0.0.1:7333"
-	storeForms    = "embedded:PATH, memory:, redis://HOST:PORT, redis+cluster://HOST,HOST, redis+sentinel://HOST/MASTER, http://HOST:PORT, https://HOST:PORT"
+	storeForms    = "embedded:PATH, memory:, redis://HOST:PORT, redis+cluster://HOST,HOST, redis+sentinel://HOST/MASTER, mysql://USER:PASSWORD@HOST:PORT/DATABASE, http://HOST:PORT, https://HOST:PORT"
 )
 
 // planned are the schemes that are spoken of but not there yet.
-var planned = []string{"mysql", "tiered", "amqp", "amqps"}
+var planned = []string{"tiered", "amqp", "amqps"}
 
 // openStore opens the store that a URL names. It is the only place that knows
 // them all. patient is for programs that go on for long: they outlast a restart
@@ -47,6 +48,8 @@ func openStore(ctx context.Context, rawURL string, patient bool) (store.Store, e
 		return openEmbedded(rawURL, rest)
 	case "redis", "rediss", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel":
 		return openRedis(ctx, rawURL)
+	case "mysql":
+		return mysqlstore.Open(ctx, rawURL, nil)
 	case "http", "https":
 		opts := &remotestore.Options{RetryFor: -1}
 		if patient {
