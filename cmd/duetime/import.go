@@ -126,6 +126,11 @@ func (a *app) importRedis(ctx context.Context, c *cli.Command) (err error) {
 	if url == "" {
 		url = defaultServer
 	}
+	client, err := redissource.Dial(args[0])
+	if err != nil {
+		return fmt.Errorf("redis at %s: %w", withoutPassword(args[0]), err)
+	}
+	defer client.Close()
 	dest, err := openToMove(ctx, url)
 	if err != nil {
 		return explain(err, url)
@@ -135,11 +140,6 @@ func (a *app) importRedis(ctx context.Context, c *cli.Command) (err error) {
 			err = fmt.Errorf("closing the store: %w", closeErr)
 		}
 	}()
-	client, err := redissource.Dial(args[0])
-	if err != nil {
-		return fmt.Errorf("redis at %s: %w", withoutPassword(args[0]), err)
-	}
-	defer client.Close()
 	source.To, source.MaxPayload = storeName(url), dest.Capabilities().MaxPayload
 	src, err := redissource.New(client, source)
 	if err != nil {
