@@ -192,6 +192,24 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// measured is a store that counts something only it can know.
+type measured struct{ store.Store }
+
+func (m measured) Measures() []store.Measure {
+	return []store.Measure{{Name: "moons_total", Help: "Moons seen.", Counter: true, Value: 7}, {Name: "tide", Help: "Now.", Value: -1.5}}
+}
+
+func TestMetricsOfTheStore(t *testing.T) {
+	st := memstore.New(nil)
+	t.Cleanup(func() { st.Close() })
+	e := start(t, measured{st}, nil)
+	for series, want := range map[string]float64{"duetime_store_moons_total": 7, "duetime_store_tide": -1.5} {
+		if got := e.metric(series); got != want {
+			t.Errorf("%s is %v, want %v", series, got, want)
+		}
+	}
+}
+
 func TestLeaseTable(t *testing.T) {
 	base := time.Unix(1000, 0)
 	lease := func(id string, until time.Duration) store.Lease {

@@ -115,6 +115,9 @@ func New(st store.Store, opts *Options) (*Server, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.dispatch = dispatch.New(s.store, &dispatch.Options{Logger: s.log})
 	s.metrics.registry.MustRegister(&depth{s: s})
+	if m, ok := store.As[store.Measurer](s.store); ok {
+		s.metrics.registry.MustRegister(measures{m})
+	}
 
 	routes := s.routes()
 	for _, rt := range routes {

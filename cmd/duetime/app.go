@@ -56,7 +56,7 @@ func (a *app) command() *cli.Command {
 			a.queuesCommand(), a.statsCommand(), a.settingsCommand(), a.pauseCommand(), a.resumeCommand(),
 			a.redriveCommand(), a.purgeCommand(),
 			a.serveCommand(), a.workCommand(), a.demoCommand(),
-			a.migrateCommand(), a.importCommand(),
+			a.migrateCommand(), a.importCommand(), a.reshardCommand(),
 			a.versionCommand(),
 		},
 		Action: func(_ context.Context, c *cli.Command) error {

@@ -71,6 +71,9 @@ func (s *Store) run(ctx context.Context, calls []call) ([]reply, error) {
 			return replies, nil
 		}
 		todo = again
+		if !unknown {
+			s.counts.again.Add(int64(len(again)))
+		}
 		if unknown && !full {
 			full = true
 			continue
