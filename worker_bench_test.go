@@ -11,12 +11,20 @@ import (
 	"time"
 
 	"github.com/duetime/duetime"
+	"github.com/duetime/duetime/internal/testserver"
 	"github.com/duetime/duetime/store"
 	"github.com/duetime/duetime/store/diskstore"
 	"github.com/duetime/duetime/store/memstore"
+	"github.com/duetime/duetime/store/redisstore"
 )
 
-// onStores runs a benchmark on the stores that live in this process.
+// openRedis starts a Redis that syncs its append-only file each second.
+func openRedis(b *testing.B) (store.Store, error) {
+	server := testserver.Redis(b, &testserver.RedisOptions{AOF: true})
+	return redisstore.Open(b.Context(), &redisstore.Options{Addrs: []string{server.Addr}})
+}
+
+// onStores runs a benchmark on stores that are there or can be started.
 func onStores(b *testing.B, run func(b *testing.B, client *duetime.Client)) {
 	for _, s := range []struct {
 		name string
@@ -24,6 +32,7 @@ func onStores(b *testing.B, run func(b *testing.B, client *duetime.Client)) {
 	}{
 		{"mem", func(*testing.B) (store.Store, error) { return memstore.New(nil), nil }},
 		{"disk", func(b *testing.B) (store.Store, error) { return diskstore.Open(b.TempDir(), nil) }},
+		{"redis", openRedis},
 	} {
 		b.Run("store="+s.name, func(b *testing.B) {
 			st, err := s.open(b)

@@ -59,8 +59,11 @@ type byID struct {
 	args   func(args []string, i int) []string // appends those of an item
 	bytes  func(i int) int                     // what an item weighs; nil: little
 	answer func(i int, v *rueidis.RedisMessage, r *reply) verdict
-	none   func(i int) // there is no such queue, or no such task anywhere
-	failed func(i int, err error)
+	// exceptions: the script only answers for items that are not as usual, and
+	// gives their places, from 1; answer gets nil for the others.
+	exceptions bool
+	none       func(i int) // there is no such queue, or no such task anywhere
+	failed     func(i int, err error)
 }
 
 // target is a call and the items that it carries.
@@ -131,8 +134,21 @@ func (s *Store) byID(ctx context.Context, op *byID, items []int) error {
 			}
 			s.sawClock(r.now())
 			woke = woke || r.woke()
+			var answers []*rueidis.RedisMessage
+			if op.exceptions {
+				answers = make([]*rueidis.RedisMessage, len(targets[c].items))
+				for v := 3; v+1 < len(r.values); v += 2 {
+					answers[r.number(v)-1] = &r.values[v+1]
+				}
+			}
 			for n, i := range targets[c].items {
-				switch op.answer(i, &r.values[3+n], r) {
+				var v *rueidis.RedisMessage
+				if op.exceptions {
+					v = answers[n]
+				} else {
+					v = &r.values[3+n]
+				}
+				switch op.answer(i, v, r) {
 				case absent:
 					if g == k.old {
 						later = append(later, i)

@@ -140,9 +140,9 @@ func (c *claim) window() [2]string {
 }
 
 // call makes the script call that asks one shard for up to n tasks, due at bound
-// at the latest where there is one, and says how their tokens begin.
+// at the latest where there is one, and says what token their leases have.
 func (c *claim) call(sh *shard, r *store.ClaimRequest, n int, window [2]string, bound string, bytes int) (call, string) {
-	var token [5]byte
+	var token [8]byte
 	_, _ = rand.Read(token[:]) // does not fail
 	lease := ""
 	switch {
@@ -234,11 +234,10 @@ func (c *claim) take(i int, sh *shard, r *reply, token string) (more bool, err e
 		out := store.Lease{ClaimedAt: now}
 		if !req.AtMostOnce {
 			t.LeaseUntil = leaseEnd
-			place := (n - head) / 2
 			out.Receipt = store.ReceiptParts{
 				Queue: c.queue, ID: id, Shard: sh.number,
 				Generation: uint32(t.Generation), Attempt: uint32(t.Attempt()),
-				Token: bigEndian(token)<<24 | uint64(place),
+				Token: bigEndian(token),
 			}.Encode()
 		}
 		out.Task = t

@@ -66,12 +66,24 @@ func (s *Store) importQueue(ctx context.Context, queue string, tasks []store.Tas
 		},
 		bytes: func(i int) int { return len(tasks[i].Payload) + store.MaxIDBytes },
 		answer: func(i int, v *rueidis.RedisMessage, r *reply) verdict {
-			t := store.NewTask{Queue: queue, ID: tasks[i].ID}
-			verdict := s.scheduled(&t, v, r, &results[i])
-			if verdict == settled && results[i].Outcome == store.Created {
-				results[i].At = tasks[i].Created
+			if due, err := v.AsInt64(); err == nil {
+				results[i] = store.Result{Outcome: store.Created, Due: fromMilli(due), At: tasks[i].Created}
+				return settled
 			}
-			return verdict
+			list, _ := v.ToArray()
+			if len(list) == 0 {
+				results[i] = store.Result{Err: errRecord}
+				return settled
+			}
+			switch word, _ := list[0].ToString(); word {
+			case "e":
+				results[i] = exists(queue, tasks[i].ID, list, r.now())
+				return settled
+			case "m":
+				return moving
+			default:
+				return elsewhere
+			}
 		},
 		none:   func(int) {},
 		failed: failed,

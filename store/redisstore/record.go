@@ -15,7 +15,8 @@ const (
 	hasCounters = 1 << iota
 	hasHeaders
 	hasError
-	replaces // of a request only
+	replaces // this and the next of a request only
+	delayed
 )
 
 // recordHead is the length of what every record has.

@@ -3,8 +3,10 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/redis/rueidis"
 
@@ -56,9 +58,17 @@ func (s *Store) scheduleQueue(ctx context.Context, queue string, tasks []store.N
 		id:     func(i int) string { return tasks[i].ID },
 		args: func(args []string, i int) []string {
 			t := &tasks[i]
-			return append(args, t.ID, when(t.Due, t.Delay), options(t, place[i]), string(appendRest(nil, t.Headers, t.Payload)))
+			rest := ""
+			if len(t.Headers) > 0 {
+				rest = string(appendRest(nil, t.Headers, t.Payload))
+			} else if len(t.Payload) > 0 {
+				// The caller's memory, but it is only read until the call returns.
+				rest = unsafe.String(&t.Payload[0], len(t.Payload))
+			}
+			return append(args, t.ID, options(t, place[i]), rest)
 		},
-		bytes: func(i int) int { return len(tasks[i].Payload) + store.MaxIDBytes },
+		exceptions: true,
+		bytes:      func(i int) int { return len(tasks[i].Payload) + store.MaxIDBytes },
 		answer: func(i int, v *rueidis.RedisMessage, r *reply) verdict {
 			return s.scheduled(&tasks[i], v, r, &results[i])
 		},
@@ -104,61 +114,91 @@ func when(due time.Time, delay time.Duration) string {
 	return strconv.FormatInt(store.CeilMilli(due).UnixMilli(), 10)
 }
 
+// options are what a script is told of a task; see lua/schedule.lua.
 func options(t *store.NewTask, place int) string {
-	var b [8]byte
-	n := 4
-	if t.MaxAttempts > 0 {
-		b[0] |= hasCounters
-		binary.BigEndian.PutUint32(b[4:], uint32(t.MaxAttempts))
-		n = 8
+	var b [16]byte
+	if t.Conflict == store.ConflictReplace {
+		b[0] |= replaces
 	}
 	if len(t.Headers) > 0 {
 		b[0] |= hasHeaders
 	}
-	if t.Conflict == store.ConflictReplace {
-		b[0] |= replaces
-	}
 	b[1], b[2], b[3] = byte(place>>16), byte(place>>8), byte(place)
-	return string(b[:n])
+	o := b[:4]
+	if t.Due.IsZero() {
+		b[0] |= delayed
+		us := t.Delay.Microseconds()
+		if t.Delay%time.Microsecond > 0 {
+			us++
+		}
+		o = binary.BigEndian.AppendUint16(appendMilli(o, us/1000), uint16(us%1000))
+	} else {
+		o = appendMilli(o, store.CeilMilli(t.Due).UnixMilli())
+	}
+	if t.MaxAttempts > 0 {
+		b[0] |= hasCounters
+		o = binary.BigEndian.AppendUint32(o, uint32(t.MaxAttempts))
+	}
+	return string(o)
 }
 
-// scheduled reads the answer for one task.
+// scheduled reads the answer for one task; nil means that it was created.
 func (s *Store) scheduled(t *store.NewTask, v *rueidis.RedisMessage, r *reply, result *store.Result) verdict {
 	now := r.now()
-	if due, err := v.AsInt64(); err == nil {
-		*result = store.Result{Outcome: store.Created, Due: fromMilli(due), At: store.CeilMilli(now)}
-		return settled
-	}
-	list, err := v.ToArray()
-	if err != nil || len(list) == 0 {
-		*result = store.Result{Err: errRecord}
-		return settled
-	}
-	word, _ := list[0].ToString()
-	switch word {
-	case "r":
-		due, _ := list[1].AsInt64()
-		*result = store.Result{Outcome: store.Replaced, Due: fromMilli(due), At: store.CeilMilli(now)}
-	case "e":
-		state, _ := list[1].ToString()
-		text, _ := list[2].ToString()
-		lease, _ := list[3].ToString()
-		task, err := readTask(t.Queue, t.ID, state, text, lease, now, true)
-		if err != nil {
-			*result = store.Result{Err: err}
+	outcome := store.Created
+	if v != nil {
+		list, err := v.ToArray()
+		if err != nil || len(list) == 0 {
+			*result = store.Result{Err: errRecord}
 			return settled
 		}
-		*result = store.Result{Outcome: store.Exists, Task: &task}
-	case "l":
-		_, err := store.DueTime(now, t.Due, t.Delay)
-		if err == nil {
-			err = store.NewInputError("delay", t.Delay, "ends too late")
+		word, _ := list[0].ToString()
+		switch word {
+		case "c":
+		case "r":
+			outcome = store.Replaced
+		case "e":
+			*result = exists(t.Queue, t.ID, list, now)
+			return settled
+		case "l":
+			_, err := store.DueTime(now, t.Due, t.Delay)
+			if err == nil {
+				err = store.NewInputError("delay", t.Delay, "ends too late")
+			}
+			*result = store.Result{Err: err}
+			return settled
+		case "m":
+			return moving
+		default:
+			return elsewhere
 		}
-		*result = store.Result{Err: err}
-	case "m":
-		return moving
-	default:
-		return elsewhere
 	}
+	// What the script reckoned from the same clock. A delay may be finer than
+	// microseconds, which it was told rounded up.
+	delay := t.Delay
+	if r := delay % time.Microsecond; r > 0 && delay < math.MaxInt64-time.Microsecond {
+		delay += time.Microsecond - r
+	}
+	due, err := store.DueTime(now, t.Due, delay)
+	if err != nil {
+		*result = store.Result{Err: err}
+		return settled
+	}
+	*result = store.Result{Outcome: outcome, Due: due, At: store.CeilMilli(now)}
 	return settled
+}
+
+// exists is the result where an answer says that a task is there.
+func exists(queue, id string, answer []rueidis.RedisMessage, now time.Time) store.Result {
+	if len(answer) < 4 {
+		return store.Result{Err: errRecord}
+	}
+	state, _ := answer[1].ToString()
+	text, _ := answer[2].ToString()
+	lease, _ := answer[3].ToString()
+	task, err := readTask(queue, id, state, text, lease, now, true)
+	if err != nil {
+		return store.Result{Err: err}
+	}
+	return store.Result{Outcome: store.Exists, Task: &task}
 }

@@ -108,8 +108,11 @@ func (b *settling) run(items []int) error {
 			}
 			b.s.sawClock(r.now())
 			woke = woke || r.woke()
-			for n, i := range targets[c] {
-				if !b.answer(i, r.number(3+2*n), r.number(4+2*n), r.now()) {
+			for _, i := range targets[c] {
+				b.results[i].Outcome = store.Acked // unless it says otherwise
+			}
+			for v := 3; v+2 < len(r.values); v += 3 {
+				if i := targets[c][r.number(v)-1]; !b.answer(i, r.number(v+1), r.number(v+2), r.now()) {
 					again = append(again, i)
 				}
 			}
@@ -207,8 +210,6 @@ func (b *settling) answer(i int, code, at int64, now time.Time) bool {
 	switch code {
 	case 0:
 		r.Outcome = store.Stale
-	case 1:
-		r.Outcome = store.Acked
 	case 2:
 		*r = store.Result{Outcome: store.Retrying, Due: fromMilli(at)}
 	case 3:

@@ -4,7 +4,7 @@
 --      5  how many at most
 --      6  lease: '' the queue's, '0' none (at most once), else ms or ms.us
 --      7  worker
---      8  the start of the tokens, 5 bytes
+--      8  the token of all leases, 8 bytes: a task is in a claim but once
 --      9  let out what is due until: '' now, else an instant, and in
 --      10 the next such instant: where now is before 9 or not before 10, the
 --         caller has to look at the clock again
@@ -14,7 +14,7 @@
 -- Result: 'layout'; {'settings'}; or {seconds, microseconds, woke, 'clock'}; or
 -- {seconds, microseconds, woke, expired, first due left or -1, first end of a
 -- lease or -1, lease in ms, set aside, end of the leases, then id and record of
--- each task}. The token of the nth is 8 .. n as 3 bytes, from 0.
+-- each task}.
 
 local meta = call('HMGET', META, 'v', 's', 'pz', 'ls', 'ma')
 if foreign(meta[1]) then
@@ -47,9 +47,10 @@ local want, room = tonumber(ARGV[5]), tonumber(ARGV[11])
 if meta[3] == '1' then
   want = 0
 end
-local got, aside = 0, 0
+local got, aside, out = 0, 0, #result
 local step = 1
-local tail = pack('>I6', ends)
+local head = ARGV[8] .. pack('>I6', ends)
+local worker = ARGV[7]
 while got < want and room > 0 do
   step = math.min(step, want - got)
   local members = call('ZRANGEBYSCORE', DUE, '-inf', limit, 'LIMIT', 0, step)
@@ -62,23 +63,24 @@ while got < want and room > 0 do
   end
   local records = call('HMGET', TASKS, unpack(ids))
   local gone, adds, sets = {}, {}, {}
-  local longest = 1
+  local longest, k = 1, 0
   for i = 1, #members do
     local member, id, rec = members[i], ids[i], records[i]
     if room <= 0 then
       break
     end
-    gone[#gone + 1] = member
+    gone[i] = member
     local seq = sub(member, 1, 7)
     if rec and #rec >= 20 and sub(rec, 2, 8) == seq then
-      longest = math.max(longest, #rec)
+      if #rec > longest then
+        longest = #rec
+      end
       room = room - #rec
-      adds[#adds + 1] = ends
-      adds[#adds + 1] = member
-      sets[#sets + 1] = id
-      sets[#sets + 1] = ARGV[8] .. pack('>I3', got) .. tail .. seq .. sub(rec, 15, 20) .. ARGV[7]
-      result[#result + 1] = id
-      result[#result + 1] = rec
+      adds[k + 1], adds[k + 2] = ends, member
+      sets[k + 1], sets[k + 2] = id, head .. seq .. sub(rec, 15, 20) .. worker
+      k = k + 2
+      result[out + 1], result[out + 2] = id, rec
+      out = out + 2
       got = got + 1
     elseif rec and #rec < 20 then
       setAside(id, rec, 'the record of a task that was due can not be read')
@@ -89,7 +91,7 @@ while got < want and room > 0 do
     end
   end
   call('ZREM', DUE, unpack(gone)) -- first, as a full server allows it and then the rest
-  if #adds > 0 then
+  if k > 0 then
     if once then
       local done = {}
       for i = 1, #sets, 2 do

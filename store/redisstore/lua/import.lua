@@ -5,7 +5,8 @@
 --      (3 bytes) .. flags of the record (1 byte), and what comes after the
 --      sequence in the record
 --
--- Result: as of schedule.
+-- Result: 'layout', 'new', or {seconds, microseconds, woke, then for each the due
+-- time where it was created, else an answer as of schedule}.
 
 local meta = call('HGET', META, 'v')
 if foreign(meta) then

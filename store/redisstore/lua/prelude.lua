@@ -66,24 +66,29 @@ local function wake()
   return 1
 end
 
+-- When something is due after a delay of ms and us. What is finer than a
+-- millisecond is rounded up, but for now.
+local function dueAfter(ms, us)
+  if ms + us == 0 then
+    return now
+  end
+  return now + ms + math.ceil((clock[2] % 1000 + us) / 1000)
+end
+
 -- When something is due: at an instant "1234", or after a delay, "+1234" ms or
--- "+1234.567" ms. What is finer than a millisecond is rounded up, but for now.
+-- "+1234.567" ms.
 local function dueTime(w)
   if byte(w, 1) ~= 43 then
     return tonumber(w)
   end
   local dot = string.find(w, '.', 1, true)
   if not dot then
-    local d = tonumber(sub(w, 2))
-    if d == 0 then
-      return now
-    end
-    return now + d + (clock[2] % 1000 > 0 and 1 or 0)
+    return dueAfter(tonumber(sub(w, 2)), 0)
   end
-  local us = clock[2] % 1000 + tonumber(sub(w, dot + 1))
-  return now + tonumber(sub(w, 2, dot - 1)) + math.ceil(us / 1000)
+  return dueAfter(tonumber(sub(w, 2, dot - 1)), tonumber(sub(w, dot + 1)))
 end
 
+local ZEROS = string.rep('\0', 12) -- generation, failures and lost of a new task
 local COUNTERS = 21 -- where counters begin in a record, if there are any
 
 -- Reads what scripts need of a record; nil where it is not one.

@@ -7,7 +7,8 @@
 --      e release; x extend: lease in ms or ms.us, '' the queue's
 --
 -- Result: 'layout'; {'settings', version}; or {seconds, microseconds, woke, then
--- two numbers for each: what became of it, and a time or 0}.
+-- for each whose action was not simply an ack that was carried out three numbers:
+-- its place in this call, what became of it, and a time or 0}.
 -- 0 stale, 1 acked, 2 retrying, 3 dead, 4 snoozed, 5 released, 6 extended,
 -- 7 due too late, 8 moving: ask again.
 
@@ -33,6 +34,9 @@ for from = 1, n, 500 do
   end
 end
 
+-- No lease of the shard is over before the first is.
+local over = headEnd and headEnd <= now
+
 local result = {clock[1], clock[2], 0}
 local ended, acked, touched = {}, {}, {}
 
@@ -55,7 +59,7 @@ for i = 1, n do
   touched[id] = true
   local code, at = 0, 0
   if lease and #lease >= 27 and sub(lease, 1, 8) == sub(spec, 1, 8) then
-    if unpacked('>I6', lease, 9) <= now then
+    if over and unpacked('>I6', lease, 9) <= now then
       flush()
       expireOne(sub(lease, 15, 21) .. id, id)
     else
@@ -128,8 +132,10 @@ for i = 1, n do
       end
     end
   end
-  result[#result + 1] = code
-  result[#result + 1] = at
+  if code ~= 1 then
+    local k = #result
+    result[k + 1], result[k + 2], result[k + 3] = i, code, at
+  end
 end
 flush()
 result[3] = wake()
