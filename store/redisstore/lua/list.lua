@@ -36,7 +36,8 @@ local function rankAfter(score, seq)
   local to = from + call('ZCOUNT', set, score, score)
   while from < to do
     local middle = math.floor((from + to) / 2)
-    if unpacked('>I7', call('ZRANGE', set, middle, middle)[1]) <= seq then
+    local member = call('ZRANGE', set, middle, middle)[1]
+    if #member < 7 or unpacked('>I7', member) <= seq then -- too short: somebody else put it there
       from = middle + 1
     else
       to = middle

@@ -26,7 +26,8 @@ if meta[2] ~= '1' then
   local entries = call('ZRANGEBYSCORE', DUE, '-inf', limit, 'WITHSCORES', 'LIMIT', 0, ARGV[4])
   for i = 1, #entries, 2 do
     result[#result + 1] = tonumber(entries[i + 1])
-    result[#result + 1] = unpacked('>I7', entries[i])
+    -- What somebody else put there may be too short; a claim throws it out.
+    result[#result + 1] = #entries[i] >= 7 and unpacked('>I7', entries[i]) or 0
     result[#result + 1] = call('HSTRLEN', TASKS, sub(entries[i], 8))
   end
 end

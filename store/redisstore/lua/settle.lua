@@ -79,6 +79,7 @@ for i = 1, n do
         end
         at = dueTime('+' .. w)
         code = 6
+        call('ZREM', ENDS, member) -- a full server allows this, and then the rest
         call('ZADD', ENDS, at, member)
         call('HSET', LEASES, id, sub(lease, 1, 8) .. pack('>I6', at) .. sub(lease, 15))
       else
