@@ -13,9 +13,9 @@ import (
 	"github.com/duetime/duetime/store/storetest/history"
 )
 
-// fill schedules tasks until the server has no room, and returns the error of
+// fillUp schedules tasks until the server has no room, and returns the error of
 // the first for which there was none.
-func fill(t *testing.T, s *Store, queue string) error {
+func fillUp(t *testing.T, s *Store, queue string) error {
 	t.Helper()
 	for n := 0; n < 200; n++ {
 		tasks := make([]store.NewTask, 100)
@@ -75,7 +75,7 @@ func fullServer(t *testing.T, server *testserver.RedisServer, s *Store) {
 	}
 	held := claim(20, time.Minute)
 	short := claim(10, 700*time.Millisecond)
-	if err := fill(t, s, queue); !errors.Is(err, store.ErrFull) {
+	if err := fillUp(t, s, queue); !errors.Is(err, store.ErrFull) {
 		t.Fatalf("a full server says %v", err)
 	}
 	// Whatever the size, as there is no byte left.
