@@ -135,6 +135,9 @@ func noServer(err error) bool {
 // explain adds what to do where the cause is a common one.
 func explain(err error, storeURL string) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
+		if !strings.HasPrefix(storeURL, "http") { // a server of somebody else's
+			return fmt.Errorf("there is no server at %s: is it running? Name another store with --store (%w)", withoutPassword(storeURL), err)
+		}
 		return fmt.Errorf("there is no server at %s: start one with duetime serve, or name another store with --store (%w)", withoutPassword(storeURL), err)
 	}
 	return err

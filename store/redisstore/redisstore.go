@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -108,7 +109,7 @@ func (s *Store) connect(ctx context.Context) error {
 	select {
 	case m := <-done:
 		if m.err != nil {
-			return fmt.Errorf("redis at %v: %w", s.opts.Addrs, m.err)
+			return s.advise(strings.Join(s.opts.Addrs, ", "), m.err)
 		}
 		s.client = m.client
 		return nil
@@ -118,7 +119,7 @@ func (s *Store) connect(ctx context.Context) error {
 				m.client.Close()
 			}
 		}()
-		return fmt.Errorf("redis at %v: %w", s.opts.Addrs, ctx.Err())
+		return fmt.Errorf("redis at %s: %w", strings.Join(s.opts.Addrs, ", "), ctx.Err())
 	}
 }
 

@@ -35,16 +35,25 @@ type serverInfo struct {
 // to be trusted with tasks.
 func (s *Store) inspect(ctx context.Context) error {
 	first := true
+	var silent error // of a cluster's nodes that do not answer
 	for addr, node := range s.masters() {
 		info, err := s.ask(ctx, node)
 		if err != nil {
-			return fmt.Errorf("redis at %s: %w", addr, s.broken(ctx, err))
+			err = s.advise(addr, s.broken(ctx, err))
+			if !s.opts.Cluster || ctx.Err() != nil {
+				return err
+			}
+			// It may be a replica; and if it is a master, the others serve their
+			// shards all the same.
+			silent = err
+			s.opts.warnf("%v; it was not looked at", err)
+			continue
 		}
 		if info["role"] == "slave" {
 			if s.opts.Cluster {
 				continue // a replica that the client knows
 			}
-			return fmt.Errorf("redis at %s is a replica of %s:%s: name the master, or the sentinels", addr, info["master_host"], info["master_port"])
+			return fmt.Errorf("redis at %s is a replica of %s:%s: name the master, or write redis+sentinel://SENTINEL/MASTER", addr, info["master_host"], info["master_port"])
 		}
 		if info["redis_mode"] == "cluster" && !s.opts.Cluster {
 			return fmt.Errorf("redis at %s is a node of a cluster: write redis+cluster://", addr)
@@ -66,8 +75,13 @@ func (s *Store) inspect(ctx context.Context) error {
 			s.server.weaken(&this)
 		}
 	}
-	if first {
-		return fmt.Errorf("redis at %v: no master answers", s.opts.Addrs)
+	switch {
+	case first && silent != nil:
+		return silent
+	case first:
+		return fmt.Errorf("redis at %s: no master answers; does redis-cli cluster info there say cluster_state:ok?", strings.Join(s.opts.Addrs, ", "))
+	case s.server.replicas < s.opts.WaitReplicas:
+		s.opts.warnf("a master has %d replicas now, and wait_replicas asks for %d: until they are there every Schedule ends with an error", s.server.replicas, s.opts.WaitReplicas)
 	}
 	switch s.opts.Wake {
 	case WakePubSub:
@@ -175,7 +189,7 @@ func (i *serverInfo) durability(o *Options) string {
 	case i.aof && i.fsync == "always":
 		text = "synced to the disk of the Redis server (appendfsync always)"
 	case i.aof && i.fsync == "everysec":
-		text = "in the Redis server's append-only file, synced each second: a power cut loses up to two seconds, kill -9 of the server nothing"
+		text = "in the Redis server's append-only file, synced each second: a power cut loses up to two seconds; kill -9 of the server nothing, or as much where its disk is slow just then"
 	case i.aof && i.fsync == "no":
 		text = "in the Redis server's append-only file, synced when the system likes: a power cut loses up to half a minute, kill -9 of the server nothing"
 	case i.aof:

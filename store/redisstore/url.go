@@ -3,6 +3,7 @@ package redisstore
 import (
 	"crypto/tls"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -107,7 +108,11 @@ func address(host, port string) (string, error) {
 		}
 		return host, nil
 	}
-	return net.JoinHostPort(strings.Trim(host, "[]"), port), nil
+	host = strings.Trim(host, "[]")
+	if _, err := netip.ParseAddr(host); err != nil && strings.Contains(host, ":") {
+		return "", store.NewInputError("host", host, "must be host:port")
+	}
+	return net.JoinHostPort(host, port), nil
 }
 
 func (o *Options) readQuery(query string) error {
