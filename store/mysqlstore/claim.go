@@ -28,55 +28,6 @@ const (
 	withoutTurn = 30 * time.Second
 )
 
-// mark is from where a queue's tasks have to be looked for: nothing that waits, and
-// no end of a lease, lies before it. What lies there is rows that are gone but that
-// the server has not cleaned away yet, which may be very many.
-type mark struct {
-	now              time.Time
-	pos              pos
-	lease            int64
-	early, earlyEnds int64
-	rows             int // of the tally
-}
-
-func (m *mark) start() pos {
-	if early := (pos{at: m.early}); early.less(m.pos) {
-		return early
-	}
-	return m.pos
-}
-
-// stale reports whether the tally should be tidied: its early marks make claims
-// begin before they need to, or it has many rows of users' transactions.
-func (m *mark) stale() bool {
-	return (pos{at: m.early}).less(m.pos) || m.earlyEnds < m.lease || m.rows > shards+foldFrom
-}
-
-func (m *mark) leaseStart() int64 { return min(m.lease, m.earlyEnds) }
-
-// mark adds the statements that read a queue's mark.
-func (l *link) mark(id uint32, lock bool, m *mark) []func(values) error {
-	if lock {
-		l.add("turn_lock", id)
-	} else {
-		l.add("turn_read", id)
-	}
-	l.add("tally_early", id)
-	m.early, m.earlyEnds = never, never
-	return []func(values) error{
-		func(v values) error {
-			m.pos, m.lease = pos{v.int(0), v.uint(1)}, v.int(2)
-			return nil
-		},
-		func(v values) error {
-			if v[0] != nil {
-				m.early, m.earlyEnds, m.rows = v.int(0), v.int(1), int(v.int(2))
-			}
-			return nil
-		},
-	}
-}
-
 // Claim implements store.Store. Requests for one queue are served by one
 // transaction, one for each queue.
 func (s *Store) Claim(ctx context.Context, requests []store.ClaimRequest) ([]store.ClaimResult, error) {
@@ -383,13 +334,6 @@ func (c *claim) attempt(ctx context.Context, l *link, turn bool) (shares [][]*ed
 	}
 	c.answer(v, head, lease, shares)
 	return shares, nil
-}
-
-func minPos(a, b pos) pos {
-	if b.less(a) {
-		return b
-	}
-	return a
 }
 
 func newToken() uint64 {

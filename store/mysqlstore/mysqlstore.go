@@ -148,7 +148,7 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mysql %s: %w", redact(rawURL), err)
 	}
-	s.queues = queues{wakers: &s.wakers, byName: make(map[string]*queue), byID: make(map[uint32]*queue)}
+	s.queues = queues{wakers: &s.wakers, byName: make(map[string]*queue)}
 	s.nextShard.Store(rand.Uint64N(shards))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.db = sql.OpenDB(connector{inner})

@@ -64,19 +64,12 @@ type queues struct {
 	mu     sync.Mutex
 	wakers *wakers
 	byName map[string]*queue
-	byID   map[uint32]*queue
 }
 
 func (k *queues) named(name string) *queue {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.byName[name]
-}
-
-func (k *queues) numbered(id uint32) *queue {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.byID[id]
 }
 
 // learn takes a queue in that was seen in the database.
@@ -88,7 +81,7 @@ func (k *queues) learn(id uint32, name string) *queue {
 	}
 	q := &queue{id: id, name: name, claiming: make(chan struct{}, 1), wakers: k.wakers}
 	q.next.Store(never)
-	k.byName[name], k.byID[id] = q, q
+	k.byName[name] = q
 	return q
 }
 

@@ -92,8 +92,6 @@ type pos struct {
 
 func (p pos) less(o pos) bool { return p.at < o.at || p.at == o.at && p.seq < o.seq }
 
-func (r *row) pos() pos { return pos{r.at, r.seq} }
-
 func milli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // expired reports whether its lease is over.

@@ -134,3 +134,12 @@ func realHarness(t testing.TB) *storetest.Instance {
 func TestConformance(t *testing.T) {
 	storetest.Run(t, storetest.Harness{Open: harness})
 }
+
+// With the server's own clock, which runs.
+func TestServersClock(t *testing.T) {
+	groups := []string{"schedule", "claim", "next", "lease", "wake", "scenario"}
+	if os.Getenv("DUETIME_LONG") != "" {
+		groups = nil
+	}
+	storetest.RunOnly(t, storetest.Harness{Open: realHarness}, groups...)
+}
