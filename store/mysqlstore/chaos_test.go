@@ -86,7 +86,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				}
 				var list []store.Settlement
 				for _, l := range r[0].Tasks {
-					list = append(list, store.Settlement{Receipt: l.Receipt, Action: []store.Action{store.Ack, store.Ack, store.Ack, store.Retry, store.Release, store.Extend}[rand.IntN(6)]})
+					list = append(list, store.Settlement{Receipt: l.Receipt, Action: []store.Action{store.Ack, store.Ack, store.Ack, store.Retry, store.Release, store.Extend}[rand.IntN(6)], Lease: 400 * time.Millisecond})
 				}
 				_, err = stores[i%3].Settle(ctx, list)
 				allowed("settle", err)

@@ -118,7 +118,7 @@ func TestServersOwnSettings(t *testing.T) {
 	storetest.RunOnly(t, storetest.Harness{Open: func(t testing.TB) *storetest.Instance {
 		clock := storetest.NewClock()
 		return &storetest.Instance{Store: openForSuite(t, databaseOn(t, m), &Options{now: clock.Now}), Advance: clock.Advance}
-	}}, "payload", "hostile", "identity", "order")
+	}}, "payload", "hostile")
 }
 
 // Many processes may start at once on an empty database.

@@ -137,7 +137,7 @@ func TestConformance(t *testing.T) {
 
 // With the server's own clock, which runs.
 func TestServersClock(t *testing.T) {
-	groups := []string{"schedule", "claim", "next", "lease", "wake", "scenario"}
+	groups := []string{"claim", "next", "lease", "wake"}
 	if os.Getenv("DUETIME_LONG") != "" {
 		groups = nil
 	}
