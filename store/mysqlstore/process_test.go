@@ -282,7 +282,7 @@ func recount(t testing.TB, s *Store) {
 
 // Ten processes, thousands of tasks that are due at one moment: each runs once.
 func TestTenProcesses(t *testing.T) {
-	n := 10_000
+	n := 5_000
 	if os.Getenv("DUETIME_LONG") != "" {
 		n = 50_000
 	}
