@@ -14,17 +14,18 @@ import (
 	"github.com/duetime/duetime/store/diskstore"
 	"github.com/duetime/duetime/store/memstore"
 	"github.com/duetime/duetime/store/mysqlstore"
+	"github.com/duetime/duetime/store/rabbitstore"
 	"github.com/duetime/duetime/store/redisstore"
 	"github.com/duetime/duetime/store/remotestore"
 )
 
 const (
 	defaultServer = "http://127.0.0.1:7333"
-	storeForms    = "embedded:PATH, memory:, redis://HOST:PORT, redis+cluster://HOST,HOST, redis+sentinel://HOST/MASTER, mysql://USER:PASSWORD@HOST:PORT/DATABASE, http://HOST:PORT, https://HOST:PORT"
+	storeForms    = "embedded:PATH, memory:, redis://HOST:PORT, redis+cluster://HOST,HOST, redis+sentinel://HOST/MASTER, mysql://USER:PASSWORD@HOST:PORT/DATABASE, amqp://USER:PASSWORD@HOST:PORT/VHOST, http://HOST:PORT, https://HOST:PORT"
 )
 
 // planned are the schemes that are spoken of but not there yet.
-var planned = []string{"tiered", "amqp", "amqps"}
+var planned = []string{"tiered"}
 
 // openStore opens the store that a URL names. It is the only place that knows
 // them all. patient is for programs that go on for long: they outlast a restart
@@ -50,6 +51,12 @@ func openStore(ctx context.Context, rawURL string, patient bool) (store.Store, e
 		return openRedis(ctx, rawURL)
 	case "mysql":
 		return mysqlstore.Open(ctx, rawURL, nil)
+	case "amqp", "amqps":
+		opts := &rabbitstore.Options{}
+		if patient {
+			opts.RetryFor = -1
+		}
+		return rabbitstore.Open(ctx, rawURL, opts)
 	case "http", "https":
 		opts := &remotestore.Options{RetryFor: -1}
 		if patient {

@@ -18,6 +18,9 @@ import (
 type RabbitMQOptions struct {
 	// Config is more lines of rabbitmq.conf, such as "heartbeat = 5".
 	Config []string
+	// Erlang is more arguments of the Erlang machine, such as
+	// "-rabbit consumer_timeout 5000" for what rabbitmq.conf does not know.
+	Erlang string
 }
 
 // A RabbitMQServer is one RabbitMQ node without plugins, and the Erlang port
@@ -161,7 +164,7 @@ func startRabbitMQ(held *ports, opts *RabbitMQOptions) (*RabbitMQServer, error) 
 				"RUNNING_UNDER_SYSTEMD=true",
 				// A scheduler with nothing to do sleeps, instead of taking the
 				// CPU from the test for a while.
-				"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
+				"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none "+opts.Erlang,
 			),
 			Ready: func() error { return answersTo(r.Addr, "AMQP\x00\x00\x09\x01", 8) },
 		}, nil

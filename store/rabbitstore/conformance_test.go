@@ -22,6 +22,10 @@ var broker struct {
 }
 
 func TestMain(m *testing.M) {
+	if os.Getenv("DUETIME_TEST_WORKER") != "" {
+		fmt.Fprintln(os.Stderr, workerProcess())
+		os.Exit(1)
+	}
 	broker.server, broker.err = testserver.StartRabbitMQ(nil)
 	code := m.Run()
 	if broker.server != nil {

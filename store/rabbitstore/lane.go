@@ -116,15 +116,45 @@ func (l *lane) received(src *source, t *tap, d *amqp.Delivery, now time.Time) (b
 		e.task = adopt(l.queue, d, err, now)
 		return &returned{entry: e, dead: true}
 	case d.Redelivered:
-		// Whoever had it before died with it, or lost its connection. The count
-		// has to be in the message before anybody else gets it, or a task that
-		// kills its workers would never be counted out.
-		return l.lost(e)
+		// Whoever had it before died with it, or lost its connection. A quorum
+		// queue counts how often. Otherwise the count has to be in the message
+		// before anybody else gets it, or a task that kills its workers would
+		// never be counted out.
+		n, counted := deliveries(d)
+		if !counted || n >= recount {
+			e.task.Lost += max(n, 1) - 1
+			return l.lost(e)
+		}
+		e.task.Lost += n - 1
+		if r := l.lost(e); r.dead {
+			return r
+		}
 	case e.task.Due.Sub(now) > astray:
 		return &returned{entry: e, walk: true}
 	}
 	heap.Push(&l.held, e)
 	return nil
+}
+
+// recount is from how many lost deliveries on a message is published anew, with
+// the count as its own: RabbitMQ 4 throws away what it has delivered 20 times.
+const recount = 10
+
+// deliveries is how often a quorum queue has got a message back.
+func deliveries(d *amqp.Delivery) (n int, counted bool) {
+	switch v := d.Headers["x-delivery-count"].(type) {
+	case int64:
+		n = int(v)
+	case int32:
+		n = int(v)
+	case int16:
+		n = int(v)
+	case int8:
+		n = int(v)
+	case byte:
+		n = int(v)
+	}
+	return n, n > 0
 }
 
 // returned is a message that goes back to the broker as another one: published

@@ -15,10 +15,27 @@ type Options struct {
 	// again. The log must have a Crash line for each crash then.
 	Forgets bool
 
+	// Doubles says which tasks a crash may leave twice. Both run then.
+	Doubles Doubles
+
 	// Skew is how far the callers' clocks may be from the store's; 0 where both
 	// are one machine's clock.
 	Skew time.Duration
 }
+
+// Doubles says which tasks a crash may double.
+type Doubles int
+
+const (
+	// NoDoubles: a task is there once, whatever happens.
+	NoDoubles Doubles = iota
+	// DoublesGivenBack: those that were given back before it (retry, snooze,
+	// release), as a new message and the old one whose removal was forgotten.
+	DoublesGivenBack
+	// DoublesAll: any that was there, as in a broker that hands messages from queue
+	// to queue at least once.
+	DoublesAll
+)
 
 // task is all that is known about one queue and id.
 type task struct {
@@ -281,6 +298,30 @@ func (c *checker) forgot(a, b *call) bool {
 	return c.Forgets && slices.ContainsFunc(c.crashes, func(x *call) bool { return a.mayPrecede(x) && x.mayPrecede(b) })
 }
 
+// doubled says that there may have been two of the task when it was claimed.
+func (c *checker) doubled(t *task, claim *call) bool {
+	in := func(s *call) bool {
+		return slices.ContainsFunc(c.crashes, func(x *call) bool { return s.mayPrecede(x) && x.mayPrecede(claim) })
+	}
+	switch c.Doubles {
+	case NoDoubles:
+		return false
+	case DoublesAll:
+		return slices.ContainsFunc(t.schedules, in)
+	}
+	for _, settles := range t.settles {
+		for _, s := range settles {
+			if s.Action != "retry" && s.Action != "snooze" && s.Action != "release" {
+				continue
+			}
+			if in(s) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // anew says that the task may have been scheduled between a and b.
 func (t *task) anew(a, b *call) bool {
 	return slices.ContainsFunc(t.schedules, func(s *call) bool {
@@ -331,6 +372,9 @@ func (c *checker) stale(t *task, l, s *call, others []*call) string {
 		}
 	}
 	for _, l2 := range t.claims {
+		if c.doubled(t, l2) {
+			continue
+		}
 		if l2 != l && l2.precedes(s) && (l.precedes(l2) || l.ClaimedAt.Before(l2.ClaimedAt)) {
 			return "another, " + l2.Worker + ", had the task since " + l2.ClaimedAt.String()
 		}
@@ -363,7 +407,7 @@ func (c *checker) repeated(t *task) {
 		earliest, _ := t.until(a, b)
 		expired := !a.AtMostOnce && !settled && !b.ClaimedAt.Before(earliest)
 		switch {
-		case c.forgot(a, b), expired && (b.Lost > a.Lost || b.Generation != a.Generation):
+		case c.forgot(a, b), c.doubled(t, b), expired && (b.Lost > a.Lost || b.Generation != a.Generation):
 			c.report.Repeats = append(c.report.Repeats, Repeat{t.Key, a.Receipt, b.Receipt, a.Worker})
 		case expired:
 			c.report.problem(Hidden, t.Key, "handed out to %q at %v and, after its lease, to %q at %v, lost %d times both", a.Worker, a.ClaimedAt, b.Worker, b.ClaimedAt, b.Lost)

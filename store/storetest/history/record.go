@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"hash/crc32"
+	"time"
 
 	"github.com/duetime/duetime/store"
 )
@@ -14,7 +15,30 @@ type recorder struct {
 }
 
 // Record wraps a store so that all calls that change something are logged.
-func Record(st store.Store, log *Log) store.Store { return &recorder{st, log} }
+func Record(st store.Store, log *Log) store.Store {
+	r := &recorder{st, log}
+	if claimer, ok := store.As[store.WaitingClaimer](st); ok {
+		return &waitingRecorder{r, claimer}
+	}
+	return r
+}
+
+// waitingRecorder is a recorder of a store that waits itself.
+type waitingRecorder struct {
+	*recorder
+	claimer store.WaitingClaimer
+}
+
+// ClaimWait is logged as a claim.
+func (r *waitingRecorder) ClaimWait(ctx context.Context, c store.ClaimRequest, wait time.Duration) (store.ClaimResult, error) {
+	var result store.ClaimResult
+	results, err := r.claim([]store.ClaimRequest{c}, func() ([]store.ClaimResult, error) {
+		var err error
+		result, err = r.claimer.ClaimWait(ctx, c, wait)
+		return []store.ClaimResult{result}, err
+	})
+	return results[0], err
+}
 
 // Unwrap lets store.As see through.
 func (r *recorder) Unwrap() store.Store { return r.Store }
@@ -94,12 +118,16 @@ func (r *recorder) Reschedule(ctx context.Context, tasks []store.RescheduleReque
 }
 
 func (r *recorder) Claim(ctx context.Context, requests []store.ClaimRequest) ([]store.ClaimResult, error) {
+	return r.claim(requests, func() ([]store.ClaimResult, error) { return r.Store.Claim(ctx, requests) })
+}
+
+func (r *recorder) claim(requests []store.ClaimRequest, do func() ([]store.ClaimResult, error)) ([]store.ClaimResult, error) {
 	items := make([]Item, len(requests))
 	for i, c := range requests {
 		items[i] = Item{Queue: c.Queue, Worker: c.Worker, AtMostOnce: c.AtMostOnce}
 	}
 	call := r.log.add(Line{Op: "claim", Items: items})
-	results, err := r.Store.Claim(ctx, requests)
+	results, err := do()
 	line := Line{Call: call, Op: "claim", End: true}
 	if err != nil {
 		line.Err = err.Error()
@@ -184,3 +212,7 @@ func (l *Log) Final(ctx context.Context, st store.Store) error {
 	l.add(line)
 	return nil
 }
+
+// FinalEmpty is Final for a store that can not list, and was seen to be empty in
+// another way.
+func (l *Log) FinalEmpty() { l.add(Line{Op: "final", End: true}) }
