@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,6 +96,11 @@ func parseURL(raw string, o *Options) (clean, where string, err error) {
 	}
 	if (u.Scheme != "amqp" && u.Scheme != "amqps") || u.Hostname() == "" {
 		return "", "", store.NewInputError("url", u.Redacted(), "must be amqp://user:password@host:5672/vhost, or amqps://")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return "", "", store.NewInputError("url", u.Redacted(), "has the port %s, must be 1 to 65535", port)
+		}
 	}
 	query := u.Query()
 	for name, set := range map[string]func(string){

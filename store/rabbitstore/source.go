@@ -2,6 +2,7 @@ package rabbitstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -63,44 +64,82 @@ func (s *source) ack(tags []uint64) error {
 // one channel in order, so an answer to what follows is one to the acks as well.
 // Qos is the cheapest such call: it changes nothing for consumers that are there.
 func (s *source) barrier() error {
-	s.calls.Lock()
-	defer s.calls.Unlock()
-	if err := s.channel.Qos(1, 0, false); err != nil {
+	_, err := timed(s, func() (struct{}, error) { return struct{}{}, s.channel.Qos(1, 0, false) })
+	if err != nil {
 		return fmt.Errorf("ack: %w", err)
 	}
 	return nil
 }
 
+// answerTime is for how long the broker may take to answer. One that has just
+// started may never answer what it was asked about a queue without a leader.
+const answerTime = 5 * time.Second
+
+var errNoAnswer = errors.New("RabbitMQ does not answer")
+
+// timed makes a call that the broker answers. Where it does not, the channel is
+// given up: what was received on it comes again when the broker has closed it.
+func timed[T any](s *source, call func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		s.calls.Lock()
+		defer s.calls.Unlock()
+		value, err := call()
+		done <- answer{value, err}
+	}()
+	timer := time.NewTimer(answerTime)
+	defer timer.Stop()
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-timer.C:
+		go s.channel.Close()
+		var none T
+		return none, errNoAnswer
+	}
+}
+
 // depth is how many messages a queue has that nobody has in hand.
 func (s *source) depth(queue string) (int, error) {
-	s.calls.Lock()
-	defer s.calls.Unlock()
-	q, err := s.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	q, err := timed(s, func() (amqp.Queue, error) {
+		return s.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	})
 	return q.Messages, err
 }
 
 // get takes one message, if there is one.
 func (s *source) get(queue string) (amqp.Delivery, bool, error) {
-	s.calls.Lock()
-	defer s.calls.Unlock()
-	return s.channel.Get(queue, false)
+	d, err := timed(s, func() (*amqp.Delivery, error) {
+		d, ok, err := s.channel.Get(queue, false)
+		if !ok {
+			return nil, err
+		}
+		return &d, err
+	})
+	if d == nil {
+		return amqp.Delivery{}, false, err
+	}
+	return *d, true, err
 }
 
 // consume has up to prefetch messages sent.
 func (s *source) consume(queue, tag string, prefetch int) (<-chan amqp.Delivery, error) {
-	s.calls.Lock()
-	defer s.calls.Unlock()
-	if err := s.channel.Qos(prefetch, 0, false); err != nil {
-		return nil, err
-	}
-	return s.channel.Consume(queue, tag, false, false, false, false, nil)
+	return timed(s, func() (<-chan amqp.Delivery, error) {
+		if err := s.channel.Qos(prefetch, 0, false); err != nil {
+			return nil, err
+		}
+		return s.channel.Consume(queue, tag, false, false, false, false, nil)
+	})
 }
 
 // cancel ends what consume began. What is on its way still comes.
 func (s *source) cancel(tag string) error {
-	s.calls.Lock()
-	defer s.calls.Unlock()
-	return s.channel.Cancel(tag, false)
+	_, err := timed(s, func() (struct{}, error) { return struct{}{}, s.channel.Cancel(tag, false) })
+	return err
 }
 
 // settled says that a message is no longer in hand. Under lane.mu.

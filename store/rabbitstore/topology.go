@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -47,7 +48,12 @@ type topology struct {
 	ladder ladder
 	kind   QueueType
 	link   *link
+	ripen  time.Duration // for how long a new quorum queue is left alone
 }
+
+// newQueueTime: RabbitMQ writes down within half a second that a quorum queue
+// exists. Killed before, it has the queue's messages when it is back, and no queue.
+const newQueueTime = time.Second
 
 // withChannel calls f with a channel that is then closed. What the broker thinks
 // is wrong closes the channel too.
@@ -60,8 +66,23 @@ func (t *topology) withChannel(ctx context.Context, f func(*amqp.Channel) error)
 	if err != nil {
 		return fmt.Errorf("open a channel: %w", err)
 	}
-	defer channel.Close()
-	return f(channel)
+	done := make(chan error, 1)
+	go func() {
+		defer channel.Close()
+		done <- f(channel)
+	}()
+	timer := time.NewTimer(callTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = errNoAnswer
+	}
+	go channel.Close()
+	return err
 }
 
 // declareLadder makes what all queues share.
@@ -124,7 +145,11 @@ func (t *topology) ladderIsThere(ctx context.Context) bool {
 
 // declareQueue makes what belongs to one of our queues.
 func (t *topology) declareQueue(ctx context.Context, queue string) error {
-	err := t.withChannel(ctx, func(ch *amqp.Channel) error {
+	_, was, err := t.depth(ctx, t.ready(queue))
+	if err != nil {
+		return err
+	}
+	err = t.withChannel(ctx, func(ch *amqp.Channel) error {
 		for _, name := range []string{t.dead(queue), t.ready(queue)} {
 			if _, err := ch.QueueDeclare(name, true, false, false, false, t.kind.arguments()); err != nil {
 				return err
@@ -135,6 +160,13 @@ func (t *topology) declareQueue(ctx context.Context, queue string) error {
 	if isCode(err, amqp.AccessRefused) {
 		if _, there, e := t.depth(ctx, t.ready(queue)); there && e == nil {
 			return nil
+		}
+	}
+	if err == nil && !was && t.kind == Quorum {
+		select {
+		case <-time.After(t.ripen):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	return explainDeclare(err, t.ready(queue), t.kind)

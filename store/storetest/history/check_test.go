@@ -153,7 +153,7 @@ func TestWhatIsFound(t *testing.T) {
 			begin().schedule(store.Created, 0).crash().claim("b", 0, 0).claim("c", 0, 0).ack("b").final(), history.Options{Forgets: true, Doubles: history.DoublesGivenBack}, history.Repeated,
 		},
 		"doubled in a crash that may double all": {
-			begin().schedule(store.Created, 0).crash().claim("b", 0, 0).claim("c", 0, 0).ack("b").final(), history.Options{Forgets: true, Doubles: history.DoublesAll}, "",
+			begin().schedule(store.Created, 0).crash().claim("b", 0, 0).ack("b").claim("c", 0, 0).ack("c").final(), history.Options{Forgets: true, Doubles: history.DoublesAll}, "",
 		},
 		"repeated by a retry":                   {begin().schedule(store.Created, 0).claim("a", 0, 0).settle("a", store.Retry, store.Retrying, true).claim("b", 30, 0).ack("b").final(), history.Options{}, ""},
 		"repeated by a retry without an answer": {begin().schedule(store.Created, 0).claim("a", 0, 0).settle("a", store.Retry, 0, false).claim("b", 0, 0).ack("b").final(), history.Options{}, ""},
