@@ -8,7 +8,7 @@ import (
 )
 
 // adminItems is how many tasks one script brings back or removes.
-const adminItems = 500
+const adminItems = 250
 
 // Redrive implements store.Store.
 func (s *Store) Redrive(ctx context.Context, r store.RedriveRequest) (int, error) {

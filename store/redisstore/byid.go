@@ -10,7 +10,7 @@ import (
 
 // How much one script does at most, so that it holds up nobody for long.
 const (
-	sliceItems = 500
+	sliceItems = 200
 	sliceBytes = 1 << 20
 )
 

@@ -12,7 +12,7 @@ import (
 
 const (
 	// How many tasks one script hands out at most, and bytes.
-	claimItems = 1000
+	claimItems = 400
 	claimBytes = 1 << 20
 
 	expireSlice = 200 // leases that a script ends at most; see the scripts

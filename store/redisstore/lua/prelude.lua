@@ -155,6 +155,8 @@ local function setAside(id, rec, why)
   count('aside', 1)
 end
 
+local maxLost -- read where it is needed, once
+
 -- Ends one lease whose time is over.
 local function expireOne(member, id)
   call('ZREM', ENDS, member)
@@ -172,8 +174,8 @@ local function expireOne(member, id)
     return
   end
   r.lost = r.lost + 1
-  local limit = tonumber(call('HGET', META, 'ml')) or 10
-  if r.lost >= limit then
+  maxLost = maxLost or tonumber(call('HGET', META, 'ml')) or 10
+  if r.lost >= maxLost then
     r.error = 'lease expired'
     call('ZADD', DEAD, r.due, member)
   else
