@@ -38,4 +38,9 @@
 // the server's settings: [Store.Capabilities] says it in words. An error that wraps
 // store.ErrFull says that the server had no room (maxmemory, a failed snapshot) and
 // that nothing was stored; acks and cancels, which free memory, go on.
+//
+// Replicas are behind by some milliseconds. WaitReplicas keeps tasks and cancels
+// safe in a failover; claims are not waited for, so that some tasks run again.
+// Redis's min-replicas-to-write 1 stops a master that has been replaced and has
+// not noticed: else, for a second or so, two masters hand out the same tasks.
 package redisstore
