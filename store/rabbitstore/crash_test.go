@@ -23,6 +23,7 @@ import (
 // unless it is told otherwise, as here.
 func ownBroker(t *testing.T, config ...string) *testserver.RabbitMQServer {
 	t.Helper()
+	t.Parallel() // such tests mostly wait
 	return testserver.RabbitMQ(t, &testserver.RabbitMQOptions{
 		Config: config, Erlang: "-rabbit dead_letter_worker_publisher_confirm_timeout 2000",
 	})
