@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -276,6 +277,40 @@ func TestFullServer(t *testing.T) {
 	}
 	if page, err := s.List(ctx, store.ListRequest{Queue: "orders", State: store.StateReady, Limit: 10, Payloads: true}); err != nil || len(page.Tasks) != 10 || len(page.Tasks[0].Payload) != 100_000 {
 		t.Errorf("list: %d tasks, %v", len(page.Tasks), err)
+	}
+	recount(t, s)
+}
+
+// The clock goes back after Stats has counted on: what was ready is scheduled again, and
+// the counters follow.
+func TestCountersWhenTheClockGoesBack(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	base := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+	var now atomic.Int64
+	s := open(t, database(t), &Options{now: func() time.Time { return base.Add(time.Duration(now.Load())) }})
+	var tasks []store.NewTask
+	for i := range 2000 {
+		tasks = append(tasks, store.NewTask{Queue: "orders", ID: fmt.Sprint(i), Due: base.Add(time.Duration(i+1) * time.Millisecond)})
+	}
+	if _, err := s.Schedule(ctx, tasks); err != nil {
+		t.Fatal(err)
+	}
+	gone := int64(0)
+	for _, ms := range []int64{1500, 700, 1600, 100, 0, 2000} {
+		now.Store(ms * int64(time.Millisecond))
+		st, err := s.Stats(ctx, "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Ready != max(0, ms-gone) || st.Scheduled != 2000-max(ms, gone) {
+			t.Errorf("at %d ms: %+v, with the first %d gone", ms, st, gone)
+		}
+		r, err := s.Claim(ctx, []store.ClaimRequest{{Queue: "orders", Max: 50, AtMostOnce: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone += int64(len(r[0].Tasks))
 	}
 	recount(t, s)
 }

@@ -22,28 +22,51 @@ type server struct {
 // inspect refuses servers that can not be used, with what to change.
 func (s *Store) inspect(ctx context.Context) (*server, error) {
 	var v server
-	var readOnly, innodbReadOnly, logBin, flush, syncBinlog int
-	var format string
-	err := s.db.QueryRowContext(ctx, "SELECT VERSION(), @@GLOBAL.read_only + 0, @@GLOBAL.innodb_read_only + 0, @@GLOBAL.log_bin + 0, @@SESSION.binlog_format,"+
-		" @@GLOBAL.max_allowed_packet, @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.sync_binlog").
-		Scan(&v.version, &readOnly, &innodbReadOnly, &logBin, &format, &v.maxPacket, &flush, &syncBinlog)
-	if err != nil {
+	if err := s.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&v.version); err != nil {
 		return nil, err
 	}
 	if err := checkVersion(v.version); err != nil {
 		return nil, err
 	}
-	if readOnly != 0 || innodbReadOnly != 0 {
+	set, err := s.variables(ctx, "read_only", "innodb_read_only", "log_bin", "binlog_format", "max_allowed_packet", "innodb_flush_log_at_trx_commit", "sync_binlog")
+	if err != nil {
+		return nil, err
+	}
+	if isOn(set["read_only"]) || isOn(set["innodb_read_only"]) {
 		return nil, fmt.Errorf("the server is read-only, as a replica is: give the address of the primary, or set read_only to OFF if this is the one")
 	}
-	if logBin != 0 && strings.EqualFold(format, "STATEMENT") {
+	if isOn(set["log_bin"]) && strings.EqualFold(set["binlog_format"], "STATEMENT") {
 		return nil, fmt.Errorf("the server has binlog_format=STATEMENT, with which it refuses transactions at READ COMMITTED: set binlog_format to ROW or MIXED")
+	}
+	if v.maxPacket, err = strconv.Atoi(set["max_allowed_packet"]); err != nil {
+		return nil, fmt.Errorf("the server's max_allowed_packet is %q", set["max_allowed_packet"])
 	}
 	if v.maxPacket < minPacket {
 		return nil, fmt.Errorf("the server's max_allowed_packet is %d bytes: set it to %d or more, or the largest tasks do not fit", v.maxPacket, minPacket)
 	}
-	v.durability = durability(flush, logBin != 0, syncBinlog)
+	v.durability = durability(set["innodb_flush_log_at_trx_commit"], isOn(set["log_bin"]), set["sync_binlog"])
 	return &v, nil
+}
+
+func isOn(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }
+
+// variables reads settings of the server, as our sessions have them. One that a
+// server does not have is left out: later versions drop some.
+func (s *Store) variables(ctx context.Context, names ...string) (map[string]string, error) {
+	rows, err := s.db.QueryContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	set := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		set[strings.ToLower(name)] = value
+	}
+	return set, rows.Err()
 }
 
 var numbers = regexp.MustCompile(`(\d+)\.(\d+)(?:\.(\d+))?`)
@@ -82,12 +105,12 @@ func (s *Store) probe(ctx context.Context) error {
 	return nil
 }
 
-func durability(flush int, logBin bool, syncBinlog int) string {
+func durability(flush string, logBin bool, syncBinlog string) string {
 	switch {
-	case flush != 1:
-		return fmt.Sprintf("the server writes its log about once a second (innodb_flush_log_at_trx_commit=%d): a crash of its machine may lose the last second", flush)
-	case logBin && syncBinlog != 1:
-		return fmt.Sprintf("committed and synced to the server's disk; its binary log is not synced (sync_binlog=%d), so replicas may miss the last transactions after a crash of its machine", syncBinlog)
+	case flush != "1":
+		return fmt.Sprintf("the server writes its log about once a second (innodb_flush_log_at_trx_commit=%s): a crash of its machine may lose the last second", flush)
+	case logBin && syncBinlog != "1":
+		return fmt.Sprintf("committed and synced to the server's disk; its binary log is not synced (sync_binlog=%s), so replicas may miss the last transactions after a crash of its machine", syncBinlog)
 	}
 	return "committed and synced to the server's disk"
 }
