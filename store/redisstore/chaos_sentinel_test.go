@@ -46,4 +46,3 @@ func TestSentinelFailover(t *testing.T) {
 		t.Error("nobody felt anything")
 	}
 }
-
