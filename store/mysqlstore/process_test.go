@@ -208,7 +208,7 @@ func kills(t *testing.T, url string, happen func(url, log string)) {
 	}
 	s := open(t, url, nil)
 	st := history.Record(s, log)
-	const n = 5000
+	const n = 4000
 	if _, err := s.PutSettings(ctx, "orders", func() store.Settings {
 		x := store.DefaultSettings()
 		x.MaxLost = 1000
