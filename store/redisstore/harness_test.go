@@ -20,7 +20,7 @@ import (
 // prefixes keeps the stores of tests that share a server apart.
 var prefixes atomic.Int64
 
-func nextPrefix() string { return fmt.Sprintf("t%d", prefixes.Add(1)) }
+func nextPrefix() string { return fmt.Sprintf("duetime:t%d", prefixes.Add(1)) }
 
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
