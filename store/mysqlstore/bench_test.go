@@ -14,7 +14,14 @@ import (
 )
 
 func BenchmarkStore(b *testing.B) {
+	synced(b)
 	storetest.Benchmark(b, storetest.Harness{Open: realHarness})
+}
+
+// synced makes the server sync every commit, as it does by default and not in the
+// other tests.
+func synced(b *testing.B) {
+	execute(b, admin(b, serverForAll(b), ""), "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 }
 
 var benchPayload = []byte(`{"order":123456,"shop":"a shop","amount":"12.50","currency":"EUR","items":[1,2,3,4,5,6,7,8,9,10,11,12]}`)
@@ -43,6 +50,7 @@ func callers(b *testing.B, goroutines, n int, f func(i int) error) {
 // together as a client puts them, beside one INSERT a call of a table that has no
 // more than it needs, over as many connections.
 func BenchmarkScheduleSingly(b *testing.B) {
+	synced(b)
 	b.Run("duetime", func(b *testing.B) {
 		st := batch.Wrap(open(b, database(b), nil))
 		due := time.Now().Add(time.Hour)
@@ -85,6 +93,7 @@ func lastSlash(s string) int {
 
 // BenchmarkScheduleBatches: eight goroutines, a hundred tasks a call.
 func BenchmarkScheduleBatches(b *testing.B) {
+	synced(b)
 	st := open(b, database(b), nil)
 	due := time.Now().Add(time.Hour)
 	b.ResetTimer()
@@ -104,6 +113,7 @@ func BenchmarkScheduleBatches(b *testing.B) {
 // BenchmarkDrain: b.N tasks are due; one process claims them by so many, and acks
 // what it has while it claims the next.
 func BenchmarkDrain(b *testing.B) {
+	synced(b)
 	for _, size := range []int{100, 500} {
 		b.Run(fmt.Sprint("by=", size), func(b *testing.B) {
 			st := open(b, database(b), nil)
