@@ -36,11 +36,7 @@
 // Redis 6.2 or later. A due time is a score, and exact: milliseconds until the
 // year 9999 are less than 2^48. What an acknowledged Schedule is worth is up to
 // the server's settings: [Store.Capabilities] says it in words. An error that wraps
-// store.ErrFull says that the server had no room (maxmemory, a failed snapshot) and
-// that nothing was stored; acks and cancels, which free memory, go on.
-//
-// Replicas are behind by some milliseconds. WaitReplicas keeps tasks and cancels
-// safe in a failover; claims are not waited for, so that some tasks run again.
-// Redis's min-replicas-to-write 1 stops a master that has been replaced and has
-// not noticed: else, for a second or so, two masters hand out the same tasks.
+// store.ErrFull says that the server had no room and that nothing was stored. At
+// maxmemory acks and cancels, which free memory, go on; after a snapshot that
+// failed (MISCONF) Redis refuses all that writes until one succeeds.
 package redisstore
