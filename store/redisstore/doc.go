@@ -39,4 +39,9 @@
 // store.ErrFull says that the server had no room and that nothing was stored. At
 // maxmemory acks and cancels, which free memory, go on; after a snapshot that
 // failed (MISCONF) Redis refuses all that writes until one succeeds.
+//
+// Replicas are behind by some milliseconds. WaitReplicas keeps tasks and cancels
+// safe in a failover; claims are not waited for, so that some tasks run again.
+// Redis's min-replicas-to-write 1 stops a master that has been replaced and has
+// not noticed: else, for a second or so, two masters hand out the same tasks.
 package redisstore
