@@ -69,8 +69,8 @@ func (c *claim) spread(items []int) ([]int, error) {
 	q.mu.Unlock()
 	for n, i := range items {
 		c.seqs = c.seqs[:0]
-		for len(c.results[i].Tasks) < c.requests[i].Max && *c.room > 0 {
-			got, err := c.round(i, shards)
+		for first := true; len(c.results[i].Tasks) < c.requests[i].Max && *c.room > 0; first = false {
+			got, err := c.round(i, shards, first)
 			if err != nil {
 				return items[n:], err
 			}
@@ -88,8 +88,9 @@ func (c *claim) spread(items []int) ([]int, error) {
 	return nil, nil
 }
 
-// candidates are the shards that may have something now, by their place.
-func (c *claim) candidates(shards []*shard) []int {
+// candidates are the shards that may have something now, by their place. Where
+// none may, it is one in turn for the first round of a claim.
+func (c *claim) candidates(shards []*shard, first bool) []int {
 	q := c.s.queue(c.queue)
 	now := c.s.now().Add(slack).UnixMilli()
 	q.mu.Lock()
@@ -104,11 +105,40 @@ func (c *claim) candidates(shards []*shard) []int {
 			some = append(some, n)
 		}
 	}
-	if some == nil {
+	if some == nil && first {
 		some = []int{q.heads.turn % len(shards)}
 		q.heads.turn++
 	}
 	return some
+}
+
+// alone says which shard is the only one that may have something now, and until
+// when what it has is before all that the others have: then it need not be
+// looked at before something is taken from it.
+func (c *claim) alone(shards []*shard) (place int, bound int64, ok bool) {
+	q := c.s.queue(c.queue)
+	now := c.s.now().UnixMilli()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.heads.due) != len(shards) {
+		return 0, 0, false
+	}
+	place, bound = none, store.MaxTime.UnixMilli()
+	for n := range shards {
+		due, ends := q.heads.due[n], q.heads.ends[n]
+		switch {
+		case due == unknown || ends >= 0 && ends <= now+slack.Milliseconds():
+			return 0, 0, false // what comes back may be older than anything
+		case due < 0:
+		case due > now:
+			bound = min(bound, due-1)
+		case place != none:
+			return 0, 0, false
+		default:
+			place = n
+		}
+	}
+	return place, bound, place != none
 }
 
 // entry is a task that is due, as peek shows it.
@@ -119,17 +149,20 @@ type entry struct {
 }
 
 // round claims once for one request, and says how many it got.
-func (c *claim) round(i int, shards []*shard) (int, error) {
+func (c *claim) round(i int, shards []*shard, first bool) (int, error) {
 	if c.k.settings.Paused {
 		return 0, nil
 	}
 	r, res := &c.requests[i], &c.results[i]
 	want := min(claimItems, r.Max-len(res.Tasks))
-	places := c.candidates(shards)
+	window := c.window()
+	if place, bound, ok := c.alone(shards); ok {
+		return c.takeFrom(i, shards, map[int]int{place: want}, window, bound, min(claimBytes, *c.room))
+	}
+	places := c.candidates(shards, first)
 	if len(places) == 0 {
 		return 0, nil
 	}
-	window := c.window()
 	each := min(want, 2*want/len(places)+8)
 	peeks := make([]call, len(places))
 	for n, p := range places {
@@ -184,7 +217,8 @@ func (c *claim) round(i int, shards []*shard) (int, error) {
 	if len(counts) == 0 {
 		return 0, nil
 	}
-	return c.takeFrom(i, shards, counts, window, bound)
+	// By bytes they are chosen already.
+	return c.takeFrom(i, shards, counts, window, bound, store.MaxClaimBytes)
 }
 
 func (e *entry) compare(o *entry) int {
@@ -194,7 +228,7 @@ func (e *entry) before(o *entry) bool { return e.compare(o) < 0 }
 
 // takeFrom claims from shards as many as counts says, of what is due at bound at
 // the latest.
-func (c *claim) takeFrom(i int, shards []*shard, counts map[int]int, window [2]string, bound int64) (int, error) {
+func (c *claim) takeFrom(i int, shards []*shard, counts map[int]int, window [2]string, bound int64, bytes int) (int, error) {
 	before := len(c.results[i].Tasks)
 	var places []int
 	var calls []call
@@ -203,8 +237,7 @@ func (c *claim) takeFrom(i int, shards []*shard, counts map[int]int, window [2]s
 		if counts[p] == 0 {
 			continue
 		}
-		// By bytes they were chosen before.
-		call, token := c.call(shards[p], &c.requests[i], counts[p], window, strconv.FormatInt(bound, 10), store.MaxClaimBytes)
+		call, token := c.call(shards[p], &c.requests[i], counts[p], window, strconv.FormatInt(bound, 10), bytes)
 		places, calls, tokens = append(places, p), append(calls, call), append(tokens, token)
 	}
 	replies, err := c.s.run(c.ctx, calls)
