@@ -84,8 +84,8 @@ func (b *settling) run(items []int) error {
 		if err != nil {
 			return err
 		}
-		b.s.touched(b.queue, k, calls)
 		var again []int
+		var touched, acked []call
 		woke := false
 		for c := range replies {
 			r := &replies[c]
@@ -111,12 +111,19 @@ func (b *settling) run(items []int) error {
 			for _, i := range targets[c] {
 				b.results[i].Outcome = store.Acked // unless it says otherwise
 			}
+			if len(r.values) > 3 {
+				touched = append(touched, calls[c])
+			} else {
+				acked = append(acked, calls[c])
+			}
 			for v := 3; v+2 < len(r.values); v += 3 {
 				if i := targets[c][r.number(v)-1]; !b.answer(i, r.number(v+1), r.number(v+2), r.now()) {
 					again = append(again, i)
 				}
 			}
 		}
+		b.s.acked(b.queue, k, acked)
+		b.s.touched(b.queue, k, touched)
 		if woke {
 			b.s.woke(b.ctx, b.queue, k)
 		}

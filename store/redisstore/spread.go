@@ -20,6 +20,7 @@ type heads struct {
 	bell string
 	due  []int64 // when the first task is due; none: there is none
 	ends []int64 // when the first lease ends
+	late []bool  // the first lease may end later: this process has ended some since
 	turn int
 }
 
@@ -33,14 +34,14 @@ const (
 )
 
 func newHeads(n int) heads {
-	h := heads{due: make([]int64, n), ends: make([]int64, n)}
+	h := heads{due: make([]int64, n), ends: make([]int64, n), late: make([]bool, n)}
 	h.forget()
 	return h
 }
 
 func (h *heads) forget() {
 	for i := range h.due {
-		h.due[i], h.ends[i] = unknown, unknown
+		h.due[i], h.ends[i], h.late[i] = unknown, unknown, false
 	}
 }
 
@@ -89,7 +90,8 @@ func (c *claim) spread(items []int) ([]int, error) {
 }
 
 // candidates are the shards that may have something now, by their place. Where
-// none may, it is one in turn for the first round of a claim.
+// none may, the first round of a claim has time for those of which too little is
+// known, or one in turn.
 func (c *claim) candidates(shards []*shard, first bool) []int {
 	q := c.s.queue(c.queue)
 	now := c.s.now().Add(slack).UnixMilli()
@@ -105,7 +107,15 @@ func (c *claim) candidates(shards []*shard, first bool) []int {
 			some = append(some, n)
 		}
 	}
-	if some == nil && first {
+	if some != nil || !first {
+		return some
+	}
+	for n, late := range q.heads.late {
+		if late {
+			some = append(some, n)
+		}
+	}
+	if some == nil {
 		some = []int{q.heads.turn % len(shards)}
 		q.heads.turn++
 	}
@@ -284,7 +294,7 @@ func (c *claim) saw(place int, due, ends int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if place < len(q.heads.due) {
-		q.heads.due[place], q.heads.ends[place] = due, ends
+		q.heads.due[place], q.heads.ends[place], q.heads.late[place] = due, ends, false
 	}
 }
 
@@ -316,19 +326,29 @@ func (c *claim) foresee(i int, shards []*shard) {
 // touched notes that what is known of some shards is old, because this process
 // changed them.
 func (s *Store) touched(queue string, k *known, calls []call) {
-	if len(k.shards) == 1 && k.old == nil {
+	s.changed(queue, k, calls, func(h *heads, n int) { h.due[n], h.ends[n], h.late[n] = unknown, unknown, false })
+}
+
+// acked notes that leases of some shards are no more, and nothing else changed.
+func (s *Store) acked(queue string, k *known, calls []call) {
+	s.changed(queue, k, calls, func(h *heads, n int) { h.late[n] = true })
+}
+
+func (s *Store) changed(queue string, k *known, calls []call, note func(h *heads, n int)) {
+	if len(k.shards) == 1 && k.old == nil || len(calls) == 0 {
 		return
 	}
 	q := s.queue(queue)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.layout == nil || q.layout.text != k.layout.text || len(q.heads.due) == 0 {
+	shards := k.all()
+	if q.layout == nil || q.layout.text != k.layout.text || len(q.heads.due) != len(shards) {
 		return
 	}
-	for n, sh := range k.all() {
+	for n, sh := range shards {
 		for c := range calls {
 			if calls[c].shard == sh {
-				q.heads.due[n], q.heads.ends[n] = unknown, unknown
+				note(&q.heads, n)
 				break
 			}
 		}
