@@ -71,11 +71,12 @@ func (c *claim) spread(items []int) ([]int, error) {
 	for n, i := range items {
 		c.seqs = c.seqs[:0]
 		for first := true; len(c.results[i].Tasks) < c.requests[i].Max && *c.room > 0; first = false {
-			got, err := c.round(i, shards, first)
+			got, more, err := c.round(i, shards, first)
 			if err != nil {
 				return items[n:], err
 			}
-			if got == 0 {
+			// What became due meanwhile is for the next claim: these do not wait for it.
+			if got == 0 || !more {
 				break
 			}
 		}
@@ -158,20 +159,29 @@ type entry struct {
 	shard    int
 }
 
-// round claims once for one request, and says how many it got.
-func (c *claim) round(i int, shards []*shard, first bool) (int, error) {
+// round claims once for one request, and says how many it got, and whether there
+// was more than it asked for.
+func (c *claim) round(i int, shards []*shard, first bool) (got int, more bool, err error) {
 	if c.k.settings.Paused {
-		return 0, nil
+		return 0, false, nil
 	}
 	r, res := &c.requests[i], &c.results[i]
 	want := min(claimItems, r.Max-len(res.Tasks))
 	window := c.window()
 	if place, bound, ok := c.alone(shards); ok {
-		return c.takeFrom(i, shards, map[int]int{place: want}, window, bound, min(claimBytes, *c.room))
+		got, err := c.takeFrom(i, shards, map[int]int{place: want}, window, bound, min(claimBytes, *c.room))
+		q := c.s.queue(c.queue)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		left := int64(none)
+		if place < len(q.heads.due) {
+			left = q.heads.due[place]
+		}
+		return got, left >= 0 && left <= min(bound, res.Now.UnixMilli()), err
 	}
 	places := c.candidates(shards, first)
 	if len(places) == 0 {
-		return 0, nil
+		return 0, false, nil
 	}
 	each := min(want, 2*want/len(places)+8)
 	peeks := make([]call, len(places))
@@ -180,7 +190,7 @@ func (c *claim) round(i int, shards []*shard, first bool) (int, error) {
 	}
 	replies, err := c.s.run(c.ctx, peeks)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	var entries []entry
 	// A shard that showed all it may have no more than the last it showed.
@@ -188,10 +198,10 @@ func (c *claim) round(i int, shards []*shard, first bool) (int, error) {
 	for n := range replies {
 		reply := &replies[n]
 		if err := reply.check(); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		if again, err := c.outdated(shards[places[n]], reply); again || err != nil {
-			return 0, cmp.Or(err, errAgain)
+			return 0, false, cmp.Or(err, errAgain)
 		}
 		c.s.sawClock(reply.now())
 		res.Now = reply.now()
@@ -211,6 +221,7 @@ func (c *claim) round(i int, shards []*shard, first bool) (int, error) {
 		}
 		if reply.number(3) == expireSlice { // there may be more that came back
 			c.saw(places[n], unknown, unknown)
+			more = true
 		}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return a.compare(&b) })
@@ -219,16 +230,18 @@ func (c *claim) round(i int, shards []*shard, first bool) (int, error) {
 	for n := range entries {
 		e := &entries[n]
 		if bytes += e.bytes; n == want || n > 0 && bytes > min(claimBytes, *c.room) || horizon != nil && horizon.before(e) {
+			more = true
 			break
 		}
 		counts[e.shard]++
 		bound = e.due
 	}
 	if len(counts) == 0 {
-		return 0, nil
+		return 0, false, nil
 	}
 	// By bytes they are chosen already.
-	return c.takeFrom(i, shards, counts, window, bound, store.MaxClaimBytes)
+	got, err = c.takeFrom(i, shards, counts, window, bound, store.MaxClaimBytes)
+	return got, more || horizon != nil, err
 }
 
 func (e *entry) compare(o *entry) int {
