@@ -124,7 +124,7 @@ func (s *Store) byID(ctx context.Context, op *byID, items []int) error {
 				changed = true
 				waiting = append(waiting, targets[c].items...)
 				continue
-			case r.err != nil:
+			case asFull(err) != nil:
 				for _, i := range targets[c].items {
 					op.failed(i, err)
 				}

@@ -55,8 +55,8 @@ type claim struct {
 	room     *int // bytes that may yet be handed out
 
 	k    *known
-	sure time.Time // what the server's clock showed when it was found to be thought wrong of
-	seqs []uint64  // of the tasks that were taken last, for those who sort them
+	sure time.Time        // what the server's clock showed when it was found to be thought wrong of
+	seqs map[int][]uint64 // of the tasks of a request, for those who sort them; nil: nobody does
 }
 
 // errAgain says that what a claim went by was old: settings, or the clock.
@@ -243,7 +243,9 @@ func (c *claim) take(i int, sh *shard, r *reply, token string) (more bool, err e
 		out.Task = t
 		*c.room -= len(t.Payload)
 		res.Tasks = append(res.Tasks, out)
-		c.seqs = append(c.seqs, rec.seq)
+		if c.seqs != nil {
+			c.seqs[i] = append(c.seqs[i], rec.seq)
+		}
 	}
 	c.s.counts.aside.Add(r.number(7))
 	due, ends := r.number(4), r.number(5)

@@ -188,7 +188,7 @@ func (s *Store) broken(ctx context.Context, err error) error {
 // fullError is the error of a task that the server had no room for.
 func fullError(err error) error {
 	text := err.Error()
-	if strings.Contains(text, "OOM command not allowed") || strings.Contains(text, "MISCONF ") {
+	if strings.Contains(text, "OOM command not allowed") {
 		return fmt.Errorf("%w: redis: %s", store.ErrFull, text)
 	}
 	return nil

@@ -28,6 +28,6 @@ func (s *Store) Measures() []store.Measure {
 		counter("wakeups_heard_total", "Wake-ups from other processes.", &s.counts.heard),
 		counter("subscriptions_total", "Subscriptions to wake-ups; more than one a queue means that connections were lost.", &s.counts.subscribed),
 		counter("repeated_calls_total", "Calls repeated because the server was loading, failing over or moving a slot.", &s.counts.again),
-		{Name: "clock_offset_seconds", Help: "The server's clock less this machine's, as last seen.", Value: float64(s.offset.Load()) / 1e9},
+		{Name: "clock_offset_seconds", Help: "The server's clock less this machine's, as last seen.", Value: float64(s.clock.offset.Load()) / 1e9},
 	}
 }

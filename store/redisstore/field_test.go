@@ -60,7 +60,7 @@ func fullServer(t *testing.T, server *testserver.RedisServer, s *Store) {
 	must(t, err)
 	var before []store.NewTask
 	for i := range 60 {
-		before = append(before, store.NewTask{Queue: queue, ID: fmt.Sprint("before-", i)})
+		before = append(before, store.NewTask{Queue: queue, ID: fmt.Sprint("before-", i), Due: time.Now().Add(time.Duration(i-100) * time.Second)})
 	}
 	_, err = s.Schedule(ctx, before)
 	must(t, err)

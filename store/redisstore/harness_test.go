@@ -63,7 +63,7 @@ func (s *Store) setClock(now time.Time) {
 	}
 	origin := fmt.Sprintf("%s|%d|%d", s.opts.Prefix, now.Unix(), now.Nanosecond()/1000)
 	s.origin.Store(&origin)
-	s.offset.Store(int64(time.Until(now)))
+	s.clock.set(now)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, q := range s.queues {

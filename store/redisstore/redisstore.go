@@ -24,7 +24,7 @@ type Store struct {
 	origin atomic.Pointer[string] // what tells this store's wake-ups from those of others
 
 	operations atomic.Pointer[scripts]
-	offset     atomic.Int64 // the server's clock less ours, in nanoseconds, as last seen
+	clock      serverClock
 
 	ops    sync.RWMutex // held for reading by every operation, for writing by Close
 	closed bool

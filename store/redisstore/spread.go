@@ -31,6 +31,10 @@ const (
 	// The clocks here and there may differ by a little; a shard is asked early
 	// rather than late.
 	slack = 2 * time.Millisecond
+
+	// Clocks of shards that differ by less are taken for the same, which has moved on
+	// between two looks.
+	sameClock = 50 * time.Millisecond
 )
 
 func newHeads(n int) heads {
@@ -54,6 +58,9 @@ func (c *claim) spread(items []int) ([]int, error) {
 		return items, err
 	}
 	c.k = k
+	if c.seqs == nil {
+		c.seqs = make(map[int][]uint64)
+	}
 	if len(k.shards) == 1 && k.old == nil {
 		return items, errAgain
 	}
@@ -69,7 +76,6 @@ func (c *claim) spread(items []int) ([]int, error) {
 	}
 	q.mu.Unlock()
 	for n, i := range items {
-		c.seqs = c.seqs[:0]
 		for first := true; len(c.results[i].Tasks) < c.requests[i].Max && *c.room > 0; first = false {
 			got, more, err := c.round(i, shards, first)
 			if err != nil {
@@ -82,8 +88,8 @@ func (c *claim) spread(items []int) ([]int, error) {
 		}
 		// What others scheduled between two rounds may be older than what the first
 		// brought.
-		if tasks := c.results[i].Tasks; len(tasks) == len(c.seqs) {
-			sort.Sort(&inOrder{tasks, c.seqs})
+		if tasks := c.results[i].Tasks; len(tasks) == len(c.seqs[i]) {
+			sort.Sort(&inOrder{tasks, c.seqs[i]})
 		}
 		c.foresee(i, shards)
 	}
@@ -92,24 +98,27 @@ func (c *claim) spread(items []int) ([]int, error) {
 
 // candidates are the shards that may have something now, by their place. Where
 // none may, the first round of a claim has time for those of which too little is
-// known, or one in turn.
-func (c *claim) candidates(shards []*shard, first bool) []int {
+// known, or one in turn. others is when the first of those that are not asked is
+// due, as far as is known; none where nothing is.
+func (c *claim) candidates(shards []*shard, first bool) (some []int, others int64) {
 	q := c.s.queue(c.queue)
 	now := c.s.now().Add(slack).UnixMilli()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var some []int
+	others = none
 	if len(q.heads.due) != len(shards) { // the layout changed meanwhile
-		return nil
+		return nil, others
 	}
 	for n := range shards {
 		due, ends := q.heads.due[n], q.heads.ends[n]
 		if due == unknown || due >= 0 && due <= now || ends >= 0 && ends <= now {
 			some = append(some, n)
+		} else if due >= 0 && (others == none || due < others) {
+			others = due
 		}
 	}
 	if some != nil || !first {
-		return some
+		return some, others
 	}
 	for n, late := range q.heads.late {
 		if late {
@@ -120,7 +129,7 @@ func (c *claim) candidates(shards []*shard, first bool) []int {
 		some = []int{q.heads.turn % len(shards)}
 		q.heads.turn++
 	}
-	return some
+	return some, others
 }
 
 // alone says which shard is the only one that may have something now, and until
@@ -179,7 +188,7 @@ func (c *claim) round(i int, shards []*shard, first bool) (got int, more bool, e
 		}
 		return got, left >= 0 && left <= min(bound, res.Now.UnixMilli()), err
 	}
-	places := c.candidates(shards, first)
+	places, others := c.candidates(shards, first)
 	if len(places) == 0 {
 		return 0, false, nil
 	}
@@ -193,8 +202,9 @@ func (c *claim) round(i int, shards []*shard, first bool) (got int, more bool, e
 		return 0, false, err
 	}
 	var entries []entry
-	// A shard that showed all it may have no more than the last it showed.
+	// A shard that showed all it may has more after the last it showed.
 	var horizon *entry
+	earliest, latest := store.MaxTime, time.Time{}
 	for n := range replies {
 		reply := &replies[n]
 		if err := reply.check(); err != nil {
@@ -203,8 +213,15 @@ func (c *claim) round(i int, shards []*shard, first bool) (got int, more bool, e
 		if again, err := c.outdated(shards[places[n]], reply); again || err != nil {
 			return 0, false, cmp.Or(err, errAgain)
 		}
-		c.s.sawClock(reply.now())
-		res.Now = reply.now()
+		now := reply.now()
+		c.s.sawClock(now)
+		res.Now = now
+		if now.Before(earliest) {
+			earliest = now
+		}
+		if now.After(latest) {
+			latest = now
+		}
 		c.saw(places[n], reply.number(4), reply.number(5))
 		if reply.woke() {
 			c.s.tick(c.queue)
@@ -225,11 +242,22 @@ func (c *claim) round(i int, shards []*shard, first bool) (got int, more bool, e
 		}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return a.compare(&b) })
+	// The shards were looked at one after the other. What came due on one after
+	// another was looked at has to wait for the next round, or what came due there
+	// just before would go out after it. Where clocks differ by much, being on time
+	// comes before order.
+	last := store.MaxTime.UnixMilli()
+	if latest.Sub(earliest) < sameClock {
+		last = earliest.UnixMilli()
+		if others != none {
+			last = min(last, others)
+		}
+	}
 	counts := make(map[int]int)
 	bytes, bound := 0, int64(0)
 	for n := range entries {
 		e := &entries[n]
-		if bytes += e.bytes; n == want || n > 0 && bytes > min(claimBytes, *c.room) || horizon != nil && horizon.before(e) {
+		if bytes += e.bytes; n == want || n > 0 && bytes > min(claimBytes, *c.room) || e.due > last || horizon != nil && horizon.before(e) {
 			more = true
 			break
 		}
