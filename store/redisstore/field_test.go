@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,13 +154,17 @@ func fullServer(t *testing.T, server *testserver.RedisServer, s *Store) {
 	}
 	more := claim(5, 700*time.Millisecond)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		got, err := s.Get(ctx, []store.Key{{Queue: queue, ID: short[0].ID}, {Queue: queue, ID: more[4].ID}})
+		var keys []store.Key // on several shards they do not all end at once
+		for _, l := range append(short[:len(short):len(short)], more...) {
+			keys = append(keys, store.Key{Queue: queue, ID: l.ID})
+		}
+		got, err := s.Get(ctx, keys)
 		must(t, err)
-		if got[0].Task.Lost == 1 && got[1].Task.Lost == 1 {
+		if !slices.ContainsFunc(got, func(r store.Result) bool { return r.Task != nil && r.Task.Lost == 0 }) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("leases do not end on a full server: %+v, %+v", got[0].Task, got[1].Task)
+			t.Fatalf("leases do not end on a full server: %+v", got)
 		}
 	}
 	back := claim(15, time.Minute)
