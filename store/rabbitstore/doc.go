@@ -36,7 +36,7 @@
 // does.
 //
 // A rung is never early and always a little late. So a message is aimed to arrive
-// 20 to 60 ms before it is due, which also saves it the lowest two rungs, and the
+// 50 to 90 ms before it is due, which also saves it the lowest two rungs, and the
 // process that received it holds it to the millisecond. It holds no more messages
 // than there are hands free for tasks. A message that is not held, since no hand is
 // free, stays in its queue for another process.

@@ -11,7 +11,7 @@ import (
 // most, the longest first, and as few as can be.
 func TestWalk(t *testing.T) {
 	l := ladder(allRungs)
-	delays := []time.Duration{0, 1, unit, lead, hold, hold + 1, 61 * time.Millisecond, time.Second, time.Minute, 24 * time.Hour, l.reach(), 10 * 365 * 24 * time.Hour, 1<<63 - 1}
+	delays := []time.Duration{0, 1, unit, lead, hold, hold + 1, 91 * time.Millisecond, time.Second, time.Minute, 24 * time.Hour, l.reach(), 10 * 365 * 24 * time.Hour, 1<<63 - 1}
 	for range 100_000 {
 		delays = append(delays, rand.N(time.Duration(1)<<rand.IntN(55)+1))
 	}
