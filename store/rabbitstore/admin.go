@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -150,7 +151,7 @@ func (s *Store) Redrive(ctx context.Context, r store.RedriveRequest) (int, error
 	if err != nil || !there {
 		return 0, err
 	}
-	moved := 0
+	var moved atomic.Int64
 	err = s.topology.withChannel(ctx, func(ch *amqp.Channel) error {
 		// What is not asked for goes back where it was when the channel is closed.
 		skipped := false
@@ -164,7 +165,7 @@ func (s *Store) Redrive(ctx context.Context, r store.RedriveRequest) (int, error
 				if l.err != nil {
 					return full(l.err)
 				}
-				moved++
+				moved.Add(1)
 			}
 			err := ackAll(ch, tags, skipped)
 			letters, tags = nil, nil
@@ -205,13 +206,13 @@ func (s *Store) Redrive(ctx context.Context, r store.RedriveRequest) (int, error
 		}
 		return flush()
 	})
-	if moved > 0 {
+	if moved.Load() > 0 {
 		s.wakers.tick(r.Queue)
 	}
 	if err != nil {
-		return moved, fmt.Errorf("redrive dead tasks of %q: %w", r.Queue, err)
+		return int(moved.Load()), fmt.Errorf("redrive dead tasks of %q: %w", r.Queue, err)
 	}
-	return moved, nil
+	return int(moved.Load()), nil
 }
 
 // ackAll acks what one consumer got on a channel that is closed soon after. A

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -139,7 +140,8 @@ const (
 // stream's length is seconds old), but sends the last notes to a consumer who asks
 // for them, several if they were written together.
 func (c *conf) end(ctx context.Context) (int64, error) {
-	end := int64(-1)
+	var last atomic.Int64
+	last.Store(-1)
 	err := c.store.topology.withChannel(ctx, func(ch *amqp.Channel) error {
 		if err := ch.Qos(1000, 0, false); err != nil {
 			return err
@@ -156,7 +158,7 @@ func (c *conf) end(ctx context.Context) (int64, error) {
 					return errors.New("the consumer ended")
 				}
 				if offset, ok := d.Headers["x-stream-offset"].(int64); ok {
-					end = max(end, offset)
+					last.Store(max(last.Load(), offset))
 				}
 				if err := d.Ack(false); err != nil {
 					return err
@@ -169,10 +171,10 @@ func (c *conf) end(ctx context.Context) (int64, error) {
 			}
 		}
 	})
-	if err == nil && end < 0 {
+	if err == nil && last.Load() < 0 {
 		err = c.begin(ctx)
 	}
-	return end, err
+	return last.Load(), err
 }
 
 // begin writes the first note of a log.

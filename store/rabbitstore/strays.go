@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -34,7 +35,8 @@ func (s *Store) rescuer() {
 	}
 }
 
-func (s *Store) rescue(ctx context.Context) (rescued int, err error) {
+func (s *Store) rescue(ctx context.Context) (int, error) {
+	var rescued atomic.Int64
 	name := s.topology.strays()
 	count, _, err := s.topology.depth(ctx, name)
 	if err != nil || count == 0 {
@@ -67,14 +69,14 @@ func (s *Store) rescue(ctx context.Context) (rescued int, err error) {
 			if err := ackAll(ch, []uint64{d.DeliveryTag}, true); err != nil {
 				return err
 			}
-			rescued++
+			rescued.Add(1)
 		}
 		return nil
 	})
 	if errors.Is(err, context.Canceled) {
 		err = nil
 	}
-	return rescued, err
+	return int(rescued.Load()), err
 }
 
 // isOurs says that a stray was on its way to a queue of this store, and not of

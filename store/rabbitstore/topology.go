@@ -56,7 +56,9 @@ type topology struct {
 const newQueueTime = time.Second
 
 // withChannel calls f with a channel that is then closed. What the broker thinks
-// is wrong closes the channel too.
+// is wrong closes the channel too. Where ctx ends, or the broker does not answer,
+// it returns while f may still be on its way: after an error nobody may look at
+// what f sets, unless it is atomic.
 func (t *topology) withChannel(ctx context.Context, f func(*amqp.Channel) error) error {
 	conn, err := t.link.get(ctx)
 	if err != nil {
@@ -175,9 +177,9 @@ func (t *topology) declareQueue(ctx context.Context, queue string) error {
 // depth is how many messages of a queue nobody has in hand, and whether there is
 // such a queue.
 func (t *topology) depth(ctx context.Context, name string) (messages int, there bool, err error) {
-	err = t.withChannel(ctx, func(ch *amqp.Channel) error {
-		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		messages = q.Messages
+	var q amqp.Queue
+	err = t.withChannel(ctx, func(ch *amqp.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
 	if isCode(err, amqp.NotFound) {
@@ -186,7 +188,7 @@ func (t *topology) depth(ctx context.Context, name string) (messages int, there 
 	if err != nil {
 		return 0, false, fmt.Errorf("look at RabbitMQ's queue %s: %w", name, err)
 	}
-	return messages, true, nil
+	return q.Messages, true, nil
 }
 
 func isCode(err error, code int) bool {
