@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/duetime/duetime/store"
@@ -88,6 +89,7 @@ func (o *Options) withDefaults() (Options, error) {
 	if o != nil {
 		c = *o
 	}
+	c.Addrs = slices.Clone(c.Addrs) // the client shuffles them
 	switch {
 	case len(c.Addrs) == 0:
 		return c, store.NewInputError("addrs", "", "names no server")
