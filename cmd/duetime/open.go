@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -103,9 +104,13 @@ func openRedis(ctx context.Context, rawURL string) (store.Store, error) {
 	return redisstore.Open(ctx, opts)
 }
 
+// passwordOption is a password among the options of a URL.
+var passwordOption = regexp.MustCompile(`([?&][a-z_]*password=)[^&]*`)
+
 // withoutPassword keeps passwords out of messages, those in URLs that can not be
 // parsed too.
 func withoutPassword(rawURL string) string {
+	rawURL = passwordOption.ReplaceAllString(rawURL, "${1}xxxxx")
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	at := strings.LastIndexByte(rest, '@')
 	if !ok || at < 0 {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/duetime/duetime/internal/release"
 	"github.com/duetime/duetime/store"
 )
@@ -82,10 +84,24 @@ func (s *Store) reload(ctx context.Context, name string) (*known, error) {
 	return k, err
 }
 
+// readQueue reads what is written of a queue, again while the server is not ready.
+func (s *Store) readQueue(ctx context.Context, name string) ([]rueidis.RedisMessage, error) {
+	deadline := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		fields, err := s.client.Do(ctx, s.client.B().Hmget().Key(s.queueKey(name)).Field("layout", "settings", "bell").Build()).ToArray()
+		if err == nil || kindOf(err) != notReady || time.Now().After(deadline) {
+			return fields, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // reloadBell also returns the queue's bell.
 func (s *Store) reloadBell(ctx context.Context, name string) (*known, string, error) {
 	read := time.Now()
-	fields, err := s.client.Do(ctx, s.client.B().Hmget().Key(s.queueKey(name)).Field("layout", "settings", "bell").Build()).ToArray()
+	fields, err := s.readQueue(ctx, name)
 	if err != nil {
 		return nil, "", s.broken(ctx, err)
 	}

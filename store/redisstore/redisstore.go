@@ -71,13 +71,16 @@ func Open(ctx context.Context, opts *Options) (*Store, error) {
 // regard for a context, so that it is made aside.
 func (s *Store) connect(ctx context.Context) error {
 	option := rueidis.ClientOption{
-		InitAddress:   s.opts.Addrs,
-		Username:      s.opts.Username,
-		Password:      s.opts.Password,
-		TLSConfig:     s.opts.TLS,
-		SelectDB:      s.opts.DB,
-		ClientName:    "duetime",
-		DisableCache:  true, // nothing is cached on our side
+		InitAddress:  s.opts.Addrs,
+		Username:     s.opts.Username,
+		Password:     s.opts.Password,
+		TLSConfig:    s.opts.TLS,
+		SelectDB:     s.opts.DB,
+		ClientName:   "duetime",
+		DisableCache: true, // nothing is cached on our side
+		// Repeated reads would wait for a server that is down until the caller gives up,
+		// and nobody would hear that it is.
+		DisableRetry:  true,
 		ShuffleInit:   true,
 		ClientNoTouch: false,
 	}

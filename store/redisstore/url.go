@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -164,7 +165,11 @@ func number(v string) (int, error) {
 	return n, err
 }
 
+// passwordOption is a password among the options of a URL.
+var passwordOption = regexp.MustCompile(`([?&][a-z_]*password=)[^&]*`)
+
 func hidePassword(text string) string {
+	text = passwordOption.ReplaceAllString(text, "${1}xxxxx")
 	scheme, rest, ok := strings.Cut(text, "://")
 	at := strings.LastIndexByte(rest, '@')
 	if !ok || at < 0 {

@@ -31,21 +31,23 @@ func TestParseURL(t *testing.T) {
 
 func TestParseURLRefuses(t *testing.T) {
 	for text, word := range map[string]string{
-		"redis:/db":                       "redis://",
-		"redisx://db":                     "scheme",
-		"redis://":                        "host",
-		"redis://a,b":                     "2 servers",
-		"redis://a:99999":                 "host:port",
-		"redis://a/x":                     "database",
-		"redis+cluster://a/1":             "db",
-		"redis+sentinel://a":              "master",
-		"redis://a?wake=shout":            "wake",
-		"redis://a?shards=0":              "shards",
-		"redis://a?shards=4&shards=5":     "twice",
-		"redis://a?wait_timeout=5":        "wait_timeout",
-		"redis://a?prefix=a{b}":           "prefix",
-		"redis://a?color=red":             "color",
-		"redis://user:secret@a?color=red": "color",
+		"redis:/db":                                   "redis://",
+		"redisx://db":                                 "scheme",
+		"redis://":                                    "host",
+		"redis://a,b":                                 "2 servers",
+		"redis://a:99999":                             "host:port",
+		"redis://a/x":                                 "database",
+		"redis+cluster://a/1":                         "db",
+		"redis+sentinel://a":                          "master",
+		"redis://a?wake=shout":                        "wake",
+		"redis://a?shards=0":                          "shards",
+		"redis://a?shards=4&shards=5":                 "twice",
+		"redis://a?wait_timeout=5":                    "wait_timeout",
+		"redis://a?prefix=a{b}":                       "prefix",
+		"redis://a?color=red":                         "color",
+		"redis://user:secret@a?color=red":             "color",
+		"redis+sentinel://a?sentinel_password=secret": "master",
+		"redis+sentinel://a/m?sentinel_password=secret&color=red": "color",
 	} {
 		_, err := ParseURL(text)
 		if err == nil || !strings.Contains(err.Error(), word) {
