@@ -5,6 +5,7 @@
 // to the store at once, on its caller's goroutine; those that come meanwhile
 // collect, and go together when the one in flight is back. So a lone caller waits
 // no longer than without, and the more callers there are, the larger the batches.
+// Where a store's calls do not wait for each other, some are in flight at a time.
 package batch
 
 import (
@@ -32,13 +33,17 @@ func Wrap(st store.Store) store.Store {
 	if b, ok := st.(*batched); ok {
 		return b
 	}
+	width := 1
+	if o, ok := store.As[store.Overlapper](st); ok {
+		width = o.Overlap()
+	}
 	return &batched{
 		Store:      st,
-		schedule:   group[store.NewTask, store.Result]{call: st.Schedule, size: sizeOfTask, keep: keepTask},
-		cancel:     group[store.CancelRequest, store.Result]{call: st.Cancel},
-		reschedule: group[store.RescheduleRequest, store.Result]{call: st.Reschedule},
-		settle:     group[store.Settlement, store.Result]{call: st.Settle, size: sizeOfSettlement},
-		get:        group[store.Key, store.Result]{call: st.Get},
+		schedule:   group[store.NewTask, store.Result]{width: width, call: st.Schedule, size: sizeOfTask, keep: keepTask},
+		cancel:     group[store.CancelRequest, store.Result]{width: width, call: st.Cancel},
+		reschedule: group[store.RescheduleRequest, store.Result]{width: width, call: st.Reschedule},
+		settle:     group[store.Settlement, store.Result]{width: width, call: st.Settle, size: sizeOfSettlement},
+		get:        group[store.Key, store.Result]{width: width, call: st.Get},
 	}
 }
 

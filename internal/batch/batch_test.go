@@ -208,7 +208,7 @@ func TestStoreThatHangsHoldsUpNobodyForEver(t *testing.T) {
 		g := &st.(*batched).get
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.flying || len(g.queue) > 0 {
+		if g.flying > 0 || g.items != 0 || len(g.queue) > 0 {
 			t.Errorf("nobody waits any more, and yet a call is in flight, and %d wait", len(g.queue))
 		}
 	})

@@ -12,16 +12,25 @@ import (
 // group collects the calls of one kind. One is in flight at a time: with a store
 // whose calls wait for each other, as syncs of a disk do, two halved the batches
 // and cost 40 % of the throughput of 64 callers; where they do not wait it gained
-// 25 % (BenchmarkSlowStore, with a call that takes 0.3 ms).
+// 25 % (BenchmarkSlowStore, with a call that takes 0.3 ms). A store of that kind
+// says so (store.Overlapper), and what there is to do is shared among that many
+// flights.
 type group[Q, R any] struct {
 	call func(context.Context, []Q) ([]R, error)
 	size func(*Q) int // bytes that an item weighs; nil: nothing
 	keep func(*Q)     // makes an item independent of its caller's memory; nil: it is
 
+	width int // flights at a time; 0: one
+
 	mu     sync.Mutex
-	flying bool
+	flying int            // flights
+	items  int            // in flight and waiting
 	queue  []*batch[Q, R] // waiting, oldest first; only the last may still grow
 }
+
+// worthwhile is how many items must wait before a flight begins while there is
+// another: fewer go with the next one.
+const worthwhile = 16
 
 // batch is a call to be. Its fields but results and err, which are set before
 // done is closed, are under the group's mutex.
@@ -58,13 +67,18 @@ func (g *group[Q, R]) do(ctx context.Context, items []Q) ([]R, error) {
 		return g.call(ctx, items)
 	}
 	g.mu.Lock()
-	if !g.flying {
-		g.flying = true
+	g.items += len(items)
+	if g.flying == 0 {
+		g.flying = 1
 		g.mu.Unlock()
-		defer g.landed() // also when the store panics, or everybody behind would hang
+		defer g.landed(len(items)) // also when the store panics, or everybody behind would hang
 		return g.call(ctx, items)
 	}
 	b, p := g.join(ctx, items, bytes)
+	if g.flying < g.width && g.queue[0].items >= worthwhile {
+		g.flying++
+		go g.fly()
+	}
 	g.mu.Unlock()
 
 	select {
@@ -84,7 +98,7 @@ func (g *group[Q, R]) do(ctx context.Context, items []Q) ([]R, error) {
 func (g *group[Q, R]) join(ctx context.Context, items []Q, bytes int) (*batch[Q, R], *part[Q]) {
 	var b *batch[Q, R]
 	if n := len(g.queue); n > 0 {
-		if last := g.queue[n-1]; last.items+len(items) <= store.MaxBatch && last.bytes+bytes <= maxBytes {
+		if last := g.queue[n-1]; last.items+len(items) <= g.share() && last.bytes+bytes <= maxBytes {
 			b = last
 		}
 	}
@@ -113,6 +127,14 @@ func (g *group[Q, R]) join(ctx context.Context, items []Q, bytes int) (*batch[Q,
 	return b, p
 }
 
+// share is how many items a batch may have.
+func (g *group[Q, R]) share() int {
+	if g.width <= 1 {
+		return store.MaxBatch
+	}
+	return min(max(worthwhile, (g.items+g.width-1)/g.width), store.MaxBatch)
+}
+
 // leave takes a caller's items out of a batch that has not gone to the store yet.
 // One that has goes on for the others; when all have left it is cancelled, or a
 // store that has forgotten about it would hold up everybody for ever.
@@ -121,6 +143,7 @@ func (g *group[Q, R]) leave(b *batch[Q, R], p *part[Q]) {
 	defer g.mu.Unlock()
 	if b.parts != nil {
 		b.items -= len(p.items)
+		g.items -= len(p.items)
 		p.items = nil
 	}
 	if b.callers--; b.callers == 0 {
@@ -130,22 +153,26 @@ func (g *group[Q, R]) leave(b *batch[Q, R], p *part[Q]) {
 
 // landed is called when a call came back. If others wait, a goroutine takes its
 // place, so that a caller never has to wait for calls that are not its own.
-func (g *group[Q, R]) landed() {
+func (g *group[Q, R]) landed(items int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.items -= items
 	if len(g.queue) == 0 {
-		g.flying = false
+		g.flying--
 		return
 	}
 	go g.fly()
 }
 
-// fly makes the waiting calls, one after the other, until none waits.
+// fly makes the waiting calls, one after the other, until none waits, or few and
+// there is another flight.
 func (g *group[Q, R]) fly() {
+	landed := 0
 	for {
 		g.mu.Lock()
-		if len(g.queue) == 0 {
-			g.flying = false
+		g.items -= landed
+		if len(g.queue) == 0 || g.flying > 1 && len(g.queue) == 1 && g.queue[0].items < worthwhile {
+			g.flying--
 			g.mu.Unlock()
 			return
 		}
@@ -161,6 +188,7 @@ func (g *group[Q, R]) fly() {
 			items = append(items, p.items...)
 		}
 		b.parts = nil // nobody can leave any more
+		landed = len(items)
 		g.mu.Unlock()
 
 		if len(items) > 0 {

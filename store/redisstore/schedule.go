@@ -50,11 +50,14 @@ func (s *Store) scheduleQueue(ctx context.Context, queue string, tasks []store.N
 	} else if err != nil {
 		return err
 	}
+	var last *store.NewTask // whose options are told
+	told := ""
 	return s.byID(ctx, &byID{
 		queue:  queue,
 		script: s.scripts().schedule,
 		create: true,
 		head:   []string{strconv.FormatInt(base, 10)},
+		tail:   func(items []int) string { return places(place, items) },
 		id:     func(i int) string { return tasks[i].ID },
 		args: func(args []string, i int) []string {
 			t := &tasks[i]
@@ -65,7 +68,10 @@ func (s *Store) scheduleQueue(ctx context.Context, queue string, tasks []store.N
 				// The caller's memory, but it is only read until the call returns.
 				rest = unsafe.String(&t.Payload[0], len(t.Payload))
 			}
-			return append(args, t.ID, options(t, place[i]), rest)
+			if last == nil || !sameOptions(last, t) {
+				last, told = t, options(t)
+			}
+			return append(args, t.ID, told, rest)
 		},
 		exceptions: true,
 		bytes:      func(i int) int { return len(tasks[i].Payload) + store.MaxIDBytes },
@@ -114,17 +120,36 @@ func when(due time.Time, delay time.Duration) string {
 	return strconv.FormatInt(store.CeilMilli(due).UnixMilli(), 10)
 }
 
+// places are where items stand in their batch, as scripts read them; empty where
+// they take their order from the shard.
+func places(place map[int]int, items []int) string {
+	if place == nil {
+		return ""
+	}
+	b := make([]byte, 0, 3*len(items))
+	for _, i := range items {
+		p := place[i]
+		b = append(b, byte(p>>16), byte(p>>8), byte(p))
+	}
+	return string(b)
+}
+
+// sameOptions says that options are the same for two tasks.
+func sameOptions(a, b *store.NewTask) bool {
+	return a.Delay == b.Delay && a.Due.Equal(b.Due) && a.MaxAttempts == b.MaxAttempts &&
+		a.Conflict == b.Conflict && len(a.Headers) == 0 && len(b.Headers) == 0
+}
+
 // options are what a script is told of a task; see lua/schedule.lua.
-func options(t *store.NewTask, place int) string {
-	var b [16]byte
+func options(t *store.NewTask) string {
+	var b [13]byte
 	if t.Conflict == store.ConflictReplace {
 		b[0] |= replaces
 	}
 	if len(t.Headers) > 0 {
 		b[0] |= hasHeaders
 	}
-	b[1], b[2], b[3] = byte(place>>16), byte(place>>8), byte(place)
-	o := b[:4]
+	o := b[:1]
 	if t.Due.IsZero() {
 		b[0] |= delayed
 		us := t.Delay.Microseconds()

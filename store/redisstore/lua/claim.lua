@@ -23,13 +23,17 @@ end
 if meta[1] and (meta[2] or '0') ~= ARGV[4] then
   return {'settings', meta[2] or '0'}
 end
-look()
-local expired = expire(200)
+headEnd = first(ENDS)
+local expired = 0
+if headEnd and headEnd <= now then
+  headDue = first(DUE)
+  expired = expire(200)
+end
 local limit = now
 if ARGV[9] ~= '' then
   limit = tonumber(ARGV[9])
   if now < limit or now >= tonumber(ARGV[10]) then
-    return {clock[1], clock[2], wake(), 'clock'}
+    return {clock[1], clock[2], expired > 0 and wake() or 0, 'clock'}
   end
 end
 if ARGV[12] ~= '' then
@@ -48,7 +52,8 @@ if meta[3] == '1' then
   want = 0
 end
 local got, aside, out = 0, 0, #result
-local step = 1
+local step = 8
+local score = format('%d', ends)
 local head = ARGV[8] .. pack('>I6', ends)
 local worker = ARGV[7]
 while got < want and room > 0 do
@@ -76,7 +81,7 @@ while got < want and room > 0 do
         longest = #rec
       end
       room = room - #rec
-      adds[k + 1], adds[k + 2] = ends, member
+      adds[k + 1], adds[k + 2] = score, member
       sets[k + 1], sets[k + 2] = id, head .. seq .. sub(rec, 15, 20) .. worker
       k = k + 2
       result[out + 1], result[out + 2] = id, rec
@@ -108,7 +113,13 @@ while got < want and room > 0 do
   step = math.max(1, math.min(250, math.floor(262144 / longest)))
 end
 result[5] = first(DUE) or -1
-result[6] = first(ENDS) or -1
+if expired > 0 then
+  headEnd = first(ENDS)
+end
+if got > 0 and not once and (not headEnd or ends < headEnd) then
+  headEnd = ends
+end
+result[6] = headEnd or -1
 result[8] = aside
 if expired > 0 then
   result[3] = wake()

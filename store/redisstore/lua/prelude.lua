@@ -22,13 +22,18 @@
 --         .. headers (flag 2) and payload, which only the client reads
 -- lease   token (8) .. end (6) .. sequence (7) .. due (6) .. worker
 --
+-- Each call of Redis from a script costs a microsecond or two, and so does a number
+-- that is given to one: it is printed with 17 digits, and read again. What is
+-- called for each task of a batch gets the arguments of many tasks at once, and
+-- scores as text.
+--
 -- Times are Unix milliseconds; numbers in records are big-endian. A script's
 -- first write is always one that frees memory or one that a full server
 -- refuses, so that nothing is ever half written.
 
 local META, TASKS, DUE, LEASES, ENDS, DEAD = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local MOVING, ASIDE, WAKE = KEYS[7], KEYS[8], KEYS[9]
-local call, sub, byte = redis.call, string.sub, string.byte
+local call, sub, byte, char, format = redis.call, string.sub, string.byte, string.char, string.format
 local pack, unpacked = struct.pack, struct.unpack
 local MAXDUE = 253402300799999
 
@@ -41,19 +46,15 @@ local function first(set)
 end
 
 local headDue, headEnd
+local ended = false -- whether a lease has been ended here, which may have made something ready
 
 -- Remembers what was first, for wake.
 local function look()
   headDue, headEnd = first(DUE), first(ENDS)
 end
 
--- Tells those who wait where something is due earlier than it was.
-local function wake()
-  local due, ends = first(DUE), first(ENDS)
-  local sooner = due and (not headDue or due < headDue) or ends and (not headEnd or ends < headEnd)
-  if not sooner then
-    return 0
-  end
+-- Tells those who wait that something is due earlier than it was.
+local function tell(due, ends)
   local how = ARGV[2]
   if how == 's' then
     call('SPUBLISH', WAKE, ARGV[3])
@@ -63,7 +64,16 @@ local function wake()
     local at = math.min(due or ends, ends or due)
     call('SET', WAKE, ARGV[3], 'PX', math.max(1, math.min(at - now, 86400000)))
   end
-  return 1
+end
+
+-- The same, where that is so. look comes before the first change.
+local function wake()
+  local due, ends = first(DUE), first(ENDS)
+  if due and (not headDue or due < headDue) or ends and (not headEnd or ends < headEnd) then
+    tell(due, ends)
+    return 1
+  end
+  return 0
 end
 
 -- When something is due after a delay of ms and us. What is finer than a
@@ -159,6 +169,7 @@ local maxLost -- read where it is needed, once
 
 -- Ends one lease whose time is over.
 local function expireOne(member, id)
+  ended = true
   call('ZREM', ENDS, member)
   local lease = call('HGET', LEASES, id)
   if lease and sub(lease, 15, 21) ~= sub(member, 1, 7) then

@@ -2,12 +2,13 @@
 --
 -- ARGV 4  the sequence before the first of the whole batch; 0: the shard's own
 --      5  1 to make the shard where there is none
+--      6  places of the tasks in the batch, from 1 (3 bytes each), where there is
+--         such a sequence
 --      then for each task: id, options (below), headers and payload
 --
 -- options  flags (1 byte: 1 has a limit of attempts, 2 has headers, 8 replaces,
---          16 has a delay) .. place in the batch, from 1 (3 bytes) .. due (6
---          bytes), or delay in ms (6 bytes) and microseconds (2 bytes) ..
---          limit (4 bytes, flag 1)
+--          16 has a delay) .. due (6 bytes), or delay in ms (6 bytes) and
+--          microseconds (2 bytes) .. limit (4 bytes, flag 1)
 --
 -- Result: 'layout' where the shard is of another one, 'new' where it is not
 -- there; else {seconds, microseconds, woke, then place in this call and answer
@@ -19,7 +20,7 @@ local meta = call('HGET', META, 'v')
 if foreign(meta) then
   return 'layout'
 end
-local n = (#ARGV - 5) / 3
+local n = (#ARGV - 6) / 3
 local base = tonumber(ARGV[4])
 if not meta and not fenced then
   if ARGV[5] ~= '1' then
@@ -28,8 +29,6 @@ if not meta and not fenced then
   call('HSET', META, 'v', ARGV[1]) -- a full server refuses this: nothing is written then
 end
 local own = fenced and n or call('HINCRBY', META, 'q', n) -- or this
-expire(100)
-look()
 
 local result = {clock[1], clock[2], 0}
 local adds, sets, k = {}, {}, 0
@@ -44,7 +43,7 @@ end
 -- Which of the ids are there, all looked up together.
 local there, ids = {}, {}
 for i = 1, n do
-  ids[i] = ARGV[3 + 3 * i]
+  ids[i] = ARGV[4 + 3 * i]
 end
 for from = 1, n, 500 do
   local part = call('HMGET', TASKS, unpack(ids, from, math.min(n, from + 499)))
@@ -85,51 +84,66 @@ local function conflict(id, seq, rec, due, replace)
 end
 
 local created = pack('>I6', now + (clock[2] % 1000 > 0 and 1 or 0))
-local at = 6
+local places = base > 0 and ARGV[6]
 local before = base > 0 and base or own - n
+local at = 7
+-- Of one task, and mostly of the next ones too: what its options say, and the
+-- first bytes of its sequence.
+local last, flags, due, score, head, middle, block, high
 for i = 1, n do
   local id, options, rest = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   at = at + 3
-  local flags, placed, due = unpacked('>BI3I6', options)
-  local packed
-  local limit = 11
-  if flags >= 16 then
-    due = dueAfter(due, unpacked('>I2', options, 11))
-    packed = pack('>I6', due)
-    flags = flags - 16
-    limit = 13
-  else
-    packed = sub(options, 5, 10)
+  if options ~= last then
+    last = options
+    flags, due = unpacked('>BI6', options)
+    local packed, limit = nil, 8
+    if flags % 32 >= 16 then
+      due = dueAfter(due, unpacked('>I2', options, 8))
+      limit = 10
+      packed = pack('>I6', due)
+    else
+      packed = sub(options, 2, 7)
+    end
+    score = format('%d', due)
+    head = char(flags % 8)
+    middle = created .. packed
+    if flags % 2 == 1 then
+      middle = middle .. ZEROS .. sub(options, limit, limit + 3)
+    end
   end
   if due > MAXDUE then
     result[#result + 1] = i
     result[#result + 1] = {'l'}
   else
-    local place = base > 0 and placed or i
-    local replace = flags >= 8
-    flags = flags % 8
-    local seq = pack('>I7', before + place)
-    local rec
-    if flags % 2 == 1 then
-      rec = string.char(flags) .. seq .. created .. packed .. ZEROS .. sub(options, limit, limit + 3) .. rest
-    else
-      rec = string.char(flags) .. seq .. created .. packed .. rest
+    local number = before + (places and unpacked('>I3', places, 3 * i - 2) or i)
+    local low = number % 256
+    if number - low ~= block then
+      block = number - low
+      high = sub(pack('>I7', number), 1, 6)
     end
+    low = char(low)
+    local rec = head .. high .. low .. middle .. rest
     if not fenced and not there[id] then
       there[id] = true
-      adds[k + 1], adds[k + 2] = due, seq .. id
+      adds[k + 1], adds[k + 2] = score, high .. low .. id
       sets[k + 1], sets[k + 2] = id, rec
       k = k + 2
       if k >= 1000 then
         flush()
       end
     else
-      local answer = conflict(id, seq, rec, due, replace)
+      local answer = conflict(id, high .. low, rec, score, flags % 16 >= 8)
       result[#result + 1] = i
       result[#result + 1] = answer
     end
   end
 end
 flush()
-result[3] = wake()
+-- What is first is one of these, the newest, only where it is due before all
+-- others; or where what was first has gone, and then this is for nothing.
+local top = call('ZRANGE', DUE, 0, 0)[1]
+if ended or top and #top >= 7 and unpacked('>I7', top) > before then
+  tell(first(DUE), first(ENDS))
+  result[3] = 1
+end
 return result

@@ -19,7 +19,10 @@ end
 if ARGV[4] ~= '' and meta[1] and (meta[2] or '0') ~= ARGV[4] then
   return {'settings', meta[2] or '0'}
 end
-look()
+-- No lease of the shard is over before the first is.
+headEnd = first(ENDS)
+local over = headEnd and headEnd <= now
+local looked = false -- whether headDue is known: acks do not change what is due
 
 local n = (#ARGV - 4) / 2
 local ids = {}
@@ -34,9 +37,6 @@ for from = 1, n, 500 do
   end
 end
 
--- No lease of the shard is over before the first is.
-local over = headEnd and headEnd <= now
-
 local result = {clock[1], clock[2], 0}
 local ended, acked, touched = {}, {}, {}
 
@@ -50,6 +50,7 @@ local function flush()
   end
 end
 
+local last, token, action
 for i = 1, n do
   local id, spec, lease = ids[i], ARGV[4 + 2 * i], leases[i]
   if touched[id] then
@@ -57,13 +58,19 @@ for i = 1, n do
     lease = call('HGET', LEASES, id)
   end
   touched[id] = true
+  if spec ~= last then -- many leases of one claim are told the same
+    last, token, action = spec, sub(spec, 1, 8), sub(spec, 9, 9)
+  end
   local code, at = 0, 0
-  if lease and #lease >= 27 and sub(lease, 1, 8) == sub(spec, 1, 8) then
-    if over and unpacked('>I6', lease, 9) <= now then
+  if lease and #lease >= 27 and sub(lease, 1, 8) == token then
+    local late = over and unpacked('>I6', lease, 9) <= now
+    if (late or action ~= 'a') and not looked then
+      headDue, looked = first(DUE), true
+    end
+    if late then
       flush()
       expireOne(sub(lease, 15, 21) .. id, id)
     else
-      local action = sub(spec, 9, 9)
       local member = sub(lease, 15, 21) .. id
       if action == 'a' then
         ended[#ended + 1] = member
@@ -139,5 +146,7 @@ for i = 1, n do
   end
 end
 flush()
-result[3] = wake()
+if looked then
+  result[3] = wake()
+end
 return result
