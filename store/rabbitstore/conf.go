@@ -122,6 +122,9 @@ func (c *conf) open(ctx context.Context) error {
 			err = ctx.Err()
 		}
 	}
+	if isCode(err, amqp.AccessRefused) {
+		return explainDeclare(err, name, "stream")
+	}
 	if err != nil {
 		return fmt.Errorf("read the settings from RabbitMQ's stream %s: %w", name, err)
 	}

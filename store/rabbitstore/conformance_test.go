@@ -2,8 +2,11 @@ package rabbitstore
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +29,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, workerProcess())
 		os.Exit(1)
 	}
+	flag.Parse()
+	// The tests that are for this wait more than they work.
+	_ = flag.Set("test.parallel", "4")
 	broker.server, broker.err = testserver.StartRabbitMQ(nil)
 	code := m.Run()
 	if broker.server != nil {
@@ -118,3 +124,16 @@ func (s *Store) crash() {
 }
 
 func TestConformance(t *testing.T) { storetest.Run(t, harness(Quorum)) }
+
+// RabbitMQ does not tell tasks apart by id, so that a move that is repeated would
+// double them: the store can not import, and says so.
+func TestNoImport(t *testing.T) {
+	t.Parallel()
+	s := open(t, options(Quorum))
+	if can, err := store.CanImport(context.Background(), s); can || err != nil {
+		t.Errorf("can import: %v, %v", can, err)
+	}
+	if _, err := store.ImporterOf(context.Background(), s); !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "rabbit") {
+		t.Errorf("importer: %v", err)
+	}
+}

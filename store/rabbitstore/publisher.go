@@ -215,8 +215,11 @@ func (o *outgoing) answered(c amqp.Confirmation) {
 func (o *outgoing) lost() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err == nil {
+	switch {
+	case o.err == nil:
 		return errors.New("the connection to RabbitMQ was lost before it confirmed")
+	case isCode(o.err, amqp.AccessRefused):
+		return fmt.Errorf("RabbitMQ does not let this user publish: give it the permission write on amq.default (rabbitmqctl set_permissions): %w", o.err)
 	}
 	return fmt.Errorf("the connection to RabbitMQ was lost before it confirmed: %w", o.err)
 }

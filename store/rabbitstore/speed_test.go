@@ -142,6 +142,7 @@ func TestLateness(t *testing.T) {
 
 // The same for a moment, at a rate that any machine bears.
 func TestLatenessOfFew(t *testing.T) {
+	t.Parallel()
 	s := open(t, options(Quorum))
 	late := lateness(t, s, 50, 4*time.Second, 10*time.Millisecond, 3*time.Second, 10)
 	t.Logf("%d tasks: p50 %v, p99 %v, max %v late", len(late), quantile(late, 0.5), quantile(late, 0.99), quantile(late, 1))

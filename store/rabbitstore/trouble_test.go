@@ -50,6 +50,7 @@ func settleOne(t *testing.T, s *Store, l store.Lease, a store.Action, want store
 // 6 h, 60 s, 1 s and 500 ms, scheduled in this order, come out at 0.5, 1 and 60 s:
 // nothing waits behind something longer.
 func TestLongOnesDoNotHoldUpShortOnes(t *testing.T) {
+	t.Parallel()
 	opts := options(Quorum)
 	opts.Prefix, opts.rungs = "test-tall", allRungs
 	s := open(t, opts)
@@ -75,6 +76,7 @@ func TestLongOnesDoNotHoldUpShortOnes(t *testing.T) {
 // A connection that is cut is made again; what was leased comes again, counted as
 // lost, and its receipt is stale.
 func TestConnectionIsCut(t *testing.T) {
+	t.Parallel()
 	proxy := testserver.Proxy(t, strings.TrimSuffix(strings.TrimPrefix(brokerURL(t), "amqp://guest:guest@"), "/"))
 	opts := options(Quorum)
 	s, err := Open(context.Background(), "amqp://guest:guest@"+proxy.Addr+"/", opts)
@@ -96,135 +98,91 @@ func TestConnectionIsCut(t *testing.T) {
 	settleOne(t, s, again, store.Ack, store.Acked)
 }
 
-// A broker that is away: calls say so within a moment, and all goes on by itself
-// when it is back.
-func TestBrokerRestarts(t *testing.T) {
-	server := ownBroker(t)
-	s := mustOpen(t, server.URL(), ownOptions(Quorum))
-	scheduleOne(t, s, "before", 0)
-	server.Kill()
-	start := time.Now()
-	_, err := s.Schedule(context.Background(), []store.NewTask{{Queue: "orders", ID: "while"}})
-	if err == nil || time.Since(start) > 5*time.Second {
-		t.Errorf("schedule without a broker: %v after %v", err, time.Since(start))
-	}
-	if _, err := s.ClaimWait(context.Background(), store.ClaimRequest{Queue: "orders", Max: 1}, time.Minute); err == nil {
-		t.Error("claim without a broker: no error")
-	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	if l := takeOne(t, s, 30*time.Second); l.ID != "before" {
-		t.Errorf("got %s", l.ID)
-	}
-	scheduleOne(t, s, "after", 100*time.Millisecond)
-	if l := takeOne(t, s, 30*time.Second); l.ID != "after" {
-		t.Errorf("got %s", l.ID)
-	}
-}
-
-// A node that is short of memory takes nothing: Schedule waits as long as it may,
-// then says why. What is in hand can be acked meanwhile.
-func TestAlarm(t *testing.T) {
-	server := ownBroker(t)
-	s := mustOpen(t, server.URL(), ownOptions(Quorum))
-	scheduleOne(t, s, "1", 0)
-	l := takeOne(t, s, 10*time.Second)
-	if _, err := server.Ctl("set_vm_memory_high_watermark", "0.000001"); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	for i := range 5 { // the first ones may pass before the broker says so
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		_, err = s.Schedule(ctx, []store.NewTask{{Queue: "orders", ID: fmt.Sprint("blocked", i), Delay: time.Hour}})
-		cancel()
-		if errors.Is(err, store.ErrFull) {
-			break
-		}
-	}
-	if !errors.Is(err, store.ErrFull) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "memory") {
-		t.Errorf("schedule while there is an alarm: %v, want ErrFull, and why", err)
-	}
-	settleOne(t, s, l, store.Ack, store.Acked)
-	waited := make(chan error, 1)
-	go func() {
-		_, err := s.Schedule(context.Background(), []store.NewTask{{Queue: "orders", ID: "patient"}})
-		waited <- err
-	}()
-	if _, err := server.Ctl("set_vm_memory_high_watermark", "0.6"); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-waited:
-		if err != nil {
-			t.Errorf("schedule that waited for the alarm to end: %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("schedule still waits though the alarm is over")
-	}
-}
-
-// Queues that are deleted by hand are made again, and what was on the ladder is
-// not lost with them.
+// Queues that are deleted by hand are made again, and what was on its way to them
+// is not lost with them: be it a task's own queue, or a rung further down.
 func TestQueueIsDeleted(t *testing.T) {
-	s := open(t, options(Quorum))
-	scheduleOne(t, s, "on the ladder", 1500*time.Millisecond)
-	scheduleOne(t, s, "first", 0)
-	settleOne(t, s, takeOne(t, s, 10*time.Second), store.Ack, store.Acked)
-	remove := func(name string) {
+	t.Parallel()
+	opts := ownOptions(Quorum)
+	opts.Prefix = "test-torn"
+	s := open(t, opts)
+	rescued := func() {
 		t.Helper()
-		if err := s.topology.withChannel(context.Background(), func(ch *amqp.Channel) error {
-			_, err := ch.QueueDelete(name, false, false, false)
-			return err
-		}); err != nil {
-			t.Fatal(err)
+		for end := time.Now().Add(15 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+			n, err := s.rescue(context.Background()) // as it does every ten seconds
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n > 0 {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatal("the task on the ladder is not among the strays")
+			}
 		}
 	}
-	remove(s.topology.ready("orders"))
-	for end := time.Now().Add(15 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		n, err := s.rescue(context.Background()) // as it does every ten seconds
-		if err != nil {
-			t.Fatal(err)
+	for _, which := range []string{"its own", "a rung"} {
+		scheduleOne(t, s, which, 1500*time.Millisecond)
+		due := time.Now().Add(1500 * time.Millisecond)
+		name := s.topology.ready("orders")
+		if which == "a rung" {
+			rungs := s.topology.ladder.walk(1500 * time.Millisecond)
+			name = s.topology.rung(rungs[len(rungs)-1])
+			if len(rungs) < 2 {
+				t.Fatalf("takes the rungs %v", rungs)
+			}
 		}
-		if n > 0 {
-			break
+		remove(t, s, name)
+		rescued()
+		l := takeOne(t, s, 10*time.Second)
+		if l.ID != which || l.Lost != 0 || time.Now().Before(due.Add(-10*time.Millisecond)) {
+			t.Errorf("got %s, lost %d, %v before it was due", l.ID, l.Lost, time.Until(due))
 		}
-		if time.Now().After(end) {
-			t.Fatal("the task on the ladder is not among the strays")
-		}
+		settleOne(t, s, l, store.Ack, store.Acked)
 	}
-	if l := takeOne(t, s, 10*time.Second); l.ID != "on the ladder" || l.Lost != 0 {
-		t.Errorf("got %s, lost %d", l.ID, l.Lost)
-	}
-	remove(s.topology.ready("orders"))
+	remove(t, s, s.topology.ready("orders"))
 	scheduleOne(t, s, "at once", 0) // returned, and published again
 	if l := takeOne(t, s, 10*time.Second); l.ID != "at once" {
 		t.Errorf("got %s", l.ID)
 	}
 }
 
-// A missing permission is told when the store is opened, with what to do; and a
-// user who may not declare gets on where another has.
+// A missing permission is told, with what to do, when the store is opened or when
+// it is needed; and a user who may not declare gets on where another has.
 func TestPermissions(t *testing.T) {
-	server := ownBroker(t)
-	for _, args := range [][]string{{"add_user", "limited", "secret"}, {"set_permissions", "limited", "", "", ""}} {
-		if _, err := server.Ctl(args...); err != nil {
+	t.Parallel()
+	all := open(t, ownOptions(Quorum)) // the prefix of everybody who says nothing
+	server := broker.server
+	allow := func(configure, write, read string) {
+		t.Helper()
+		if _, err := server.Ctl("set_permissions", "limited", configure, write, read); err != nil {
 			t.Fatal(err)
 		}
 	}
+	if _, err := server.Ctl("add_user", "limited", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	allow("", "", "")
 	limited := strings.Replace(server.URL(), "guest:guest", "limited:secret", 1)
 	_, err := Open(context.Background(), limited, ownOptions(Quorum))
 	if err == nil || !strings.Contains(err.Error(), "set_permissions") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("open without permissions: %v", err)
 	}
-	all := mustOpen(t, server.URL(), ownOptions(Quorum))
 	scheduleOne(t, all, "1", 0)
-	if _, err := server.Ctl("set_permissions", "limited", "", `^(amq\.default|duetime\..*)$`, `^duetime\..*$`); err != nil {
-		t.Fatal(err)
-	}
+	allow("", `^(amq\.default|duetime\..*)$`, `^duetime\..*$`)
 	s := mustOpen(t, limited, ownOptions(Quorum))
 	if l := takeOne(t, s, 10*time.Second); l.ID != "1" {
 		t.Errorf("got %s", l.ID)
+	}
+	scheduleOne(t, s, "2", 0)
+	_, err = s.Schedule(context.Background(), []store.NewTask{{Queue: "new", ID: "1"}})
+	if err == nil || !strings.Contains(err.Error(), "set_permissions") {
+		t.Errorf("schedule into a new queue without configure: %v", err)
+	}
+	allow("", "", `^duetime\..*$`)
+	s = mustOpen(t, limited, ownOptions(Quorum))
+	_, err = s.Schedule(context.Background(), []store.NewTask{{Queue: "orders", ID: "3"}})
+	if err == nil || !strings.Contains(err.Error(), "set_permissions") || !strings.Contains(err.Error(), "amq.default") {
+		t.Errorf("schedule without write: %v", err)
 	}
 	_, err = Open(context.Background(), strings.Replace(server.URL(), "guest:guest", "guest:wrong", 1), ownOptions(Quorum))
 	if err == nil || !strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), "wrong") {
@@ -239,6 +197,7 @@ func TestPermissions(t *testing.T) {
 // The broker closes a channel, as it does when a message is held for longer than
 // consumer_timeout: the lease is over and the task comes again.
 func TestChannelIsClosed(t *testing.T) {
+	t.Parallel()
 	s := open(t, options(Quorum))
 	scheduleOne(t, s, "1", 0)
 	l := takeOne(t, s, 10*time.Second)
@@ -260,6 +219,7 @@ func TestChannelIsClosed(t *testing.T) {
 // A message that somebody else put into a queue is set aside among the dead and
 // blocks nothing; who redrives it gets it as a task.
 func TestForeignMessage(t *testing.T) {
+	t.Parallel()
 	s := open(t, options(Quorum))
 	scheduleOne(t, s, "0", time.Hour)
 	letters := []*letter{{key: s.topology.ready("orders"), message: amqp.Publishing{Body: []byte("hello")}}}
@@ -290,6 +250,7 @@ func TestForeignMessage(t *testing.T) {
 // A worker that waits has no more messages than hands, however many are ready, and
 // leaves none behind when it no longer waits (B62).
 func TestNoMoreThanHands(t *testing.T) {
+	t.Parallel()
 	s := open(t, options(Quorum))
 	opts := s.opts
 	other := open(t, &opts)
@@ -324,6 +285,7 @@ func TestNoMoreThanHands(t *testing.T) {
 
 // What RabbitMQ can not do and the program needs is refused when it opens.
 func TestNeed(t *testing.T) {
+	t.Parallel()
 	for _, need := range lacking {
 		opts := options(Quorum)
 		opts.Need = []string{"settings", need}
