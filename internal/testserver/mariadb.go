@@ -31,9 +31,13 @@ type MariaDBServer struct {
 	Socket string
 	// Database is the name of an empty database.
 	Database string
+	// MySQL says that it is a mysqld of MySQL, and no MariaDB.
+	MySQL bool
 }
 
-// MariaDB starts a MariaDB server that ends with the test.
+// MariaDB starts a MariaDB server that ends with the test. Where the environment
+// variable DUETIME_MYSQLD has the path of a mysqld of MySQL, or where nothing else is
+// installed, it is a MySQL server.
 //
 // Commits are synced to the disk, as they are by default, so Kill loses nothing
 // that was committed.
@@ -59,15 +63,19 @@ func StartMariaDB(opts *MariaDBOptions) (m *MariaDBServer, err error) {
 }
 
 func startMariaDB(held *ports, opts *MariaDBOptions) (*MariaDBServer, error) {
+	program, err := findSQL()
+	if err != nil {
+		return nil, err
+	}
 	port := held.numbers[0]
-	m := &MariaDBServer{Addr: addr(port), Database: "duetime"}
+	m := &MariaDBServer{Addr: addr(port), Database: "duetime", MySQL: program.mysql}
 	p, err := startIn(held, func(dir string) (Command, error) {
 		data := filepath.Join(dir, "data")
-		if err := installMariaDB(dir, data); err != nil {
+		if err := program.install(dir, data); err != nil {
 			return Command{}, err
 		}
 		sql := "CREATE DATABASE IF NOT EXISTS " + m.Database + ";\n"
-		for _, statement := range opts.SQL {
+		for _, statement := range append(program.first(), opts.SQL...) {
 			sql += statement + ";\n"
 		}
 		init := filepath.Join(dir, "init.sql")
@@ -80,9 +88,10 @@ func startMariaDB(held *ports, opts *MariaDBOptions) (*MariaDBServer, error) {
 			"--datadir="+data, "--bind-address=127.0.0.1", "--port="+strconv.Itoa(port), "--socket="+m.Socket,
 			"--pid-file="+filepath.Join(dir, "pid"), "--tmpdir="+dir, "--init-file="+init,
 			"--skip-name-resolve", "--max-connections=300",
-			"--innodb-buffer-pool-size=128M", logFileSize,
+			"--innodb-buffer-pool-size=128M",
 		)
-		return Command{Path: "mariadbd", Args: append(args, opts.Config...), Dir: dir, Ready: m.ready}, nil
+		args = append(args, program.extra()...)
+		return Command{Path: program.path, Args: append(args, opts.Config...), Dir: dir, Ready: m.ready}, nil
 	})
 	if err != nil {
 		return nil, err

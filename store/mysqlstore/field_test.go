@@ -236,7 +236,7 @@ func TestOtherProcessesAreNoticed(t *testing.T) {
 // half.
 func TestFullServer(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "mariadb")
+	testserver.NeedMariaDB(t)
 	m := testserver.MariaDB(t, &testserver.MariaDBOptions{Config: []string{
 		"--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M:autoextend:max:64M",
 	}})

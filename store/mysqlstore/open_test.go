@@ -83,7 +83,7 @@ func TestURLs(t *testing.T) {
 // it is not fit to be used, and the parts of the suite that depend on settings pass.
 func TestServersOwnSettings(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "mariadb")
+	testserver.NeedMariaDB(t)
 	m := testserver.MariaDB(t, &testserver.MariaDBOptions{Config: []string{
 		"--log-bin", "--binlog-format=ROW", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
 	}})

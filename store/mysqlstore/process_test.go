@@ -186,7 +186,7 @@ func TestConsumersAreKilled(t *testing.T) {
 // The server is killed in the middle, twice, and started again.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
-	testserver.Need(t, "mariadb")
+	testserver.NeedMariaDB(t)
 	m := testserver.MariaDB(t, &testserver.MariaDBOptions{Config: careless})
 	kills(t, "mysql://root@"+m.Addr+"/"+m.Database, func(string, string) {
 		for range 2 {

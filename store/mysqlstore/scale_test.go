@@ -20,7 +20,7 @@ func TestCostDoesNotGrow(t *testing.T) {
 	if os.Getenv("DUETIME_LONG") == "" {
 		t.Skip("long: run with make test-long")
 	}
-	testserver.Need(t, "mariadb")
+	testserver.NeedMariaDB(t)
 	m := testserver.MariaDB(t, &testserver.MariaDBOptions{Config: []string{"--innodb-buffer-pool-size=2G", "--innodb-log-file-size=1G"}})
 	ctx := context.Background()
 	const rounds, warm, size = 80, 10, 100

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 func serverForAll(t testing.TB) *testserver.MariaDBServer {
-	testserver.Need(t, "mariadb")
+	testserver.NeedMariaDB(t)
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
