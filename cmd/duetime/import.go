@@ -15,19 +15,21 @@ import (
 )
 
 func (a *app) importCommand() *cli.Command {
-	redis := a.importRedisCommand()
-	redis.OnUsageError, redis.HideHelpCommand = onUsageError, true
+	kinds := []*cli.Command{a.importRedisCommand(), a.importMySQLCommand()}
+	for _, k := range kinds {
+		k.OnUsageError, k.HideHelpCommand = onUsageError, true
+	}
 	return &cli.Command{
 		Name:      "import",
 		Category:  categoryMove,
-		Usage:     "take over what a hand-made scheduler holds: import redis",
-		ArgsUsage: "redis",
-		Commands:  []*cli.Command{redis},
+		Usage:     "take over what a hand-made scheduler holds: import redis, import mysql",
+		ArgsUsage: "redis|mysql",
+		Commands:  kinds,
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Args().Present() {
 				return usagef("there is no import from %q; see %s --help", c.Args().First(), c.FullName())
 			}
-			return usagef("%s needs to be told from where: redis; see %s --help", c.FullName(), c.FullName())
+			return usagef("%s needs to be told from where: redis or mysql; see %s --help", c.FullName(), c.FullName())
 		},
 	}
 }
@@ -97,12 +99,8 @@ func importFlags(c *cli.Command) (redissource.Options, takeover.Options, error) 
 	default:
 		return o, t, store.NewInputError("--score", score, "must be due or created")
 	}
-	switch conflict := c.String("on-conflict"); conflict {
-	case "":
-	case "keep", "replace":
-		t.Replace = conflict == "replace"
-	default:
-		return o, t, store.NewInputError("--on-conflict", conflict, "must be keep or replace")
+	if err := conflictFlag(c, &t); err != nil {
+		return o, t, err
 	}
 	if o.Keep && t.Follow {
 		return o, t, usagef("--keep and --follow do not go together: a source that keeps everything has to be read whole each time")
@@ -113,7 +111,19 @@ func importFlags(c *cli.Command) (redissource.Options, takeover.Options, error) 
 	return o, t, nil
 }
 
-func (a *app) importRedis(ctx context.Context, c *cli.Command) (err error) {
+// conflictFlag reads --on-conflict, which is the same from everywhere.
+func conflictFlag(c *cli.Command, t *takeover.Options) error {
+	switch conflict := c.String("on-conflict"); conflict {
+	case "":
+	case "keep", "replace":
+		t.Replace = conflict == "replace"
+	default:
+		return store.NewInputError("--on-conflict", conflict, "must be keep or replace")
+	}
+	return nil
+}
+
+func (a *app) importRedis(ctx context.Context, c *cli.Command) error {
 	args, err := arguments(c, "URL")
 	if err != nil {
 		return err
@@ -122,15 +132,47 @@ func (a *app) importRedis(ctx context.Context, c *cli.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	url := c.String("store")
-	if url == "" {
-		url = defaultServer
-	}
 	client, err := redissource.Dial(args[0])
 	if err != nil {
 		return fmt.Errorf("redis at %s: %w", withoutPassword(args[0]), err)
 	}
 	defer client.Close()
+	from := importFrom{name: source.ZSet, one: "1 entry", many: "%d entries", done: "moved", stays: "stays in", stay: "1 entry stays", allStay: "%d entries stay"}
+	from.tail = "now point producers to duetime, and let those who cancel do it there; the same command moves what comes to " + source.ZSet + " until then"
+	if source.Keep {
+		from.done = "copied"
+		from.tail = "what was copied is noted in " + redissource.ImportedKey(source.ZSet) + ", so that it is not copied again: delete that key when you need it no more"
+	}
+	source.Waiting = func() {
+		a.note("another import from %s is at work, or was killed less than 15 s ago: waiting for its lock", source.ZSet)
+	}
+	return a.importInto(ctx, c, from, opts, func(to string, maxPayload int) (takeover.Source, error) {
+		source.To, source.MaxPayload = to, maxPayload
+		return redissource.New(client, source)
+	})
+}
+
+// note tells people of something while a command is at work.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintf(a.stderr, "duetime: "+format+"\n", args...)
+}
+
+// importFrom is how messages speak of where entries come from.
+type importFrom struct {
+	name          string
+	one, many     string // "1 entry", "%d entries"
+	done          string // "moved"
+	stays         string // "stays in"
+	stay, allStay string // "1 entry stays", "%d entries stay"
+	tail          string // what to do next
+}
+
+// importInto opens the store and takes over what the source has.
+func (a *app) importInto(ctx context.Context, c *cli.Command, from importFrom, opts takeover.Options, open func(to string, maxPayload int) (takeover.Source, error)) (err error) {
+	url := c.String("store")
+	if url == "" {
+		url = defaultServer
+	}
 	dest, err := openToMove(ctx, url)
 	if err != nil {
 		return explain(err, url)
@@ -140,26 +182,25 @@ func (a *app) importRedis(ctx context.Context, c *cli.Command) (err error) {
 			err = fmt.Errorf("closing the store: %w", closeErr)
 		}
 	}()
-	source.To, source.MaxPayload = storeName(url), dest.Capabilities().MaxPayload
-	src, err := redissource.New(client, source)
+	src, err := open(storeName(url), dest.Capabilities().MaxPayload)
 	if err != nil {
 		return err
 	}
 	bar := newProgress(a.stderr)
-	opts.Progress = func(done, total int64) { bar.show(done, total, source.ZSet) }
+	opts.Progress = func(done, total int64) { bar.show(done, total, from.name) }
+	opts.Stays = func(l takeover.Left) {
+		bar.clear()
+		a.note("%s %s: %s: %s", from.stays, from.name, preview(l.ID, 60), l.Why)
+	}
 	report, err := takeover.Run(ctx, src, dest, opts)
 	bar.clear()
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return errors.New("interrupted before anything was moved")
 	}
-	return a.reportImport(c, report, &source, err)
+	return a.reportImport(c, report, &from, opts.Queue, err)
 }
 
-func (a *app) reportImport(c *cli.Command, r *takeover.Report, source *redissource.Options, err error) error {
-	done := "moved"
-	if source.Keep {
-		done = "copied"
-	}
+func (a *app) reportImport(c *cli.Command, r *takeover.Report, from *importFrom, queue string, err error) error {
 	if c.Bool("json") {
 		out := struct {
 			Queue     string  `json:"queue"`
@@ -167,7 +208,7 @@ func (a *app) reportImport(c *cli.Command, r *takeover.Report, source *redissour
 			Left      int64   `json:"left"`
 			FirstLeft []stuck `json:"first_left,omitempty"`
 			Finished  bool    `json:"finished"`
-		}{source.Queue, r.Moved, r.Left, nil, err == nil && !r.Interrupted}
+		}{queue, r.Moved, r.Left, nil, err == nil && !r.Interrupted}
 		for _, l := range r.FirstLeft {
 			out.FirstLeft = append(out.FirstLeft, stuck(l))
 		}
@@ -176,19 +217,15 @@ func (a *app) reportImport(c *cli.Command, r *takeover.Report, source *redissour
 		}
 	} else if err == nil || r.Moved > 0 {
 		say := func(format string, args ...any) { fmt.Fprintf(a.stdout, format+"\n", args...) }
-		say("%s %s from %s to queue %s", done, plural(r.Moved, "1 entry", "%d entries"), source.ZSet, source.Queue)
+		say("%s %s from %s to queue %s", from.done, plural(r.Moved, from.one, from.many), from.name, queue)
 		for _, l := range r.FirstLeft {
-			say("  stays in %s: %s: %s", source.ZSet, preview(l.ID, 60), l.Why)
+			say("  %s %s: %s: %s", from.stays, from.name, preview(l.ID, 60), l.Why)
 		}
 		if more := r.Left - int64(len(r.FirstLeft)); more > 0 {
 			say("  and %d more", more)
 		}
-		switch {
-		case err != nil || r.Interrupted:
-		case source.Keep:
-			say("what was copied is noted in %s, so that it is not copied again: delete that key when you need it no more", redissource.ImportedKey(source.ZSet))
-		default:
-			say("now point producers to duetime, and let those who cancel do it there; the same command moves what comes to %s until then", source.ZSet)
+		if err == nil && !r.Interrupted {
+			say("%s", from.tail)
 		}
 	}
 	switch {
@@ -199,7 +236,7 @@ func (a *app) reportImport(c *cli.Command, r *takeover.Report, source *redissour
 	case r.Interrupted:
 		return errors.New("interrupted: run the same command again to go on")
 	case r.Left > 0:
-		return fmt.Errorf("%s in %s", plural(r.Left, "1 entry stays", "%d entries stay"), source.ZSet)
+		return fmt.Errorf("%s in %s", plural(r.Left, from.stay, from.allStay), from.name)
 	}
 	return nil
 }

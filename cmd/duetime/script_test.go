@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -60,10 +62,14 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "until": until, "untilfile": untilFile,
 			"redis": startRedis, "redisdo": redisDo,
+			"mariadb": startMariaDB, "sql": sqlDo,
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
+			switch cond {
+			case "root":
 				return os.Getuid() == 0, nil
+			case "mariadb":
+				return testserver.HaveMariaDB(), nil
 			}
 			return false, errors.New("unknown condition")
 		},
@@ -131,6 +137,28 @@ func redisDo(ts *testscript.TestScript, neg bool, args []string) {
 	if text := fmt.Sprint(answer); !regexp.MustCompile(args[0]).MatchString(text) {
 		ts.Fatalf("%q answers %q, want a match of %q", args[1:], text, args[0])
 	}
+}
+
+func startMariaDB(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: mariadb")
+	}
+	server, err := testserver.StartMariaDB(nil)
+	ts.Check(err)
+	ts.Defer(server.Close)
+	ts.Setenv("MYSQL", "mysql://root@"+server.Addr+"/"+server.Database)
+	ts.Setenv("DSN", server.DSN())
+}
+
+func sqlDo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: sql STATEMENT")
+	}
+	db, err := sql.Open("mysql", ts.Getenv("DSN"))
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.ExecContext(context.Background(), args[0])
+	ts.Check(err)
 }
 
 const patience = 20 * time.Second

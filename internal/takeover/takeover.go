@@ -12,10 +12,15 @@
 //  4. Those that are still held get their own due time, and may run.
 //  5. The source forgets them.
 //
+// A source may leave them within its consumers' reach until step 3, and take them
+// out there, in one atomic step with its note: those that it does not have any more
+// by then are removed from the store.
+//
 // What is found staged later goes on from where it was: until step 3 an entry is
 // put into the store again, which finds that it is there; from then on only what is
 // still held is let go, as anything else has run, or was cancelled or moved by
-// somebody else.
+// somebody else. Of what is not stored the source may also say that it is to be taken
+// anew: that is removed from the store.
 package takeover
 
 import (
@@ -23,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/duetime/duetime/store"
@@ -37,6 +43,11 @@ type Entry struct {
 
 	// Stored says that step 3 is done.
 	Stored bool
+
+	// Anew says of one that was staged, and is not Stored, that it is to be removed
+	// from the store and put back: it may have been run, removed or changed by
+	// somebody else.
+	Anew bool
 }
 
 // Left is an entry that stays with the source.
@@ -65,8 +76,9 @@ type Source interface {
 	// are, and told of through Left.
 	Take(ctx context.Context) (entries []Entry, more bool, err error)
 
-	// Stored notes that entries are in the store.
-	Stored(ctx context.Context, entries []Entry) error
+	// Stored notes that entries are in the store. It returns those of which it did
+	// not, as they are gone from the source, or have changed, since they were taken.
+	Stored(ctx context.Context, entries []Entry) (gone []Entry, err error)
 
 	// PutBack undoes Take.
 	PutBack(ctx context.Context, entries []Entry) error
@@ -100,11 +112,16 @@ type Options struct {
 	Replace bool
 
 	// Poll is how long to wait for new entries where there was none, with Follow;
-	// 0: 200 ms.
+	// 0: 200 ms. It is longer where looking takes long, so that no more than a tenth
+	// of the time is spent on it, but no longer than a minute.
 	Poll time.Duration
 
 	// Progress is told how far it is. Total is 0 with Follow. May be nil.
 	Progress func(done, total int64)
+
+	// Stays is told, with Follow, of entries that stay with the source, each once,
+	// as far as the source remembers them. May be nil.
+	Stays func(Left)
 }
 
 // Report says what a takeover did.
@@ -116,7 +133,10 @@ type Report struct {
 	Staged      bool // after an error: some entries may be on their way
 }
 
-const firstShow = 10
+const (
+	firstShow = 10
+	maxPoll   = time.Minute
+)
 
 type run struct {
 	src    Source
@@ -127,6 +147,10 @@ type run struct {
 
 	skipped int64 // put back, as the store did not want them
 	first   []Left
+
+	left      int64 // by the source, in the last pass that came to its end
+	leftFirst []Left
+	told      map[string]bool
 }
 
 // Run takes over what there is, and with Follow what comes. When the context ends
@@ -136,9 +160,12 @@ func Run(ctx context.Context, src Source, dest store.Store, opts Options) (*Repo
 	if opts.Poll == 0 {
 		opts.Poll = 200 * time.Millisecond
 	}
-	r := &run{src: src, opts: opts, report: &Report{}}
+	r := &run{src: src, opts: opts, report: &Report{}, told: make(map[string]bool)}
 	err := r.run(ctx, dest)
 	left, first := src.Left()
+	if left < r.left { // this pass was broken off
+		left, first = r.left, r.leftFirst
+	}
 	r.report.Left = left + r.skipped
 	r.report.FirstLeft = append(r.first, first...)
 	if len(r.report.FirstLeft) > firstShow {
@@ -170,11 +197,15 @@ func (r *run) run(ctx context.Context, dest store.Store) error {
 	if err != nil {
 		return err
 	}
+	if staged, err = r.anew(work, staged); err != nil {
+		return err
+	}
 	if err := r.move(work, staged); err != nil {
 		return err
 	}
 	r.show()
 	for {
+		began := time.Now()
 		before := r.report.Moved
 		if err := r.pass(ctx, work); err != nil {
 			return err
@@ -183,19 +214,59 @@ func (r *run) run(ctx context.Context, dest store.Store) error {
 			r.report.Interrupted = !r.opts.Follow
 			break
 		}
+		r.left, r.leftFirst = r.src.Left()
+		r.tell()
 		if r.report.Moved > before {
 			continue
 		}
 		if !r.opts.Follow {
 			break
 		}
-		sleep(ctx, r.opts.Poll)
+		// Where looking takes long it is work for the source, which has other things
+		// to do.
+		sleep(ctx, max(r.opts.Poll, min(9*time.Since(began), maxPoll)))
 	}
 	if err := r.src.End(work); err != nil {
 		return err
 	}
 	r.report.Staged = false
 	return nil
+}
+
+// anew removes from the store what is to be taken anew, and returns the others.
+func (r *run) anew(work context.Context, staged []Entry) ([]Entry, error) {
+	var gone, there []Entry
+	for _, e := range staged {
+		if e.Anew {
+			gone = append(gone, e)
+		} else {
+			there = append(there, e)
+		}
+	}
+	return there, r.drop(work, gone)
+}
+
+func (r *run) drop(work context.Context, gone []Entry) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := r.target.drop(work, gone); err != nil {
+		return err
+	}
+	return r.src.PutBack(work, gone)
+}
+
+// tell says what stays, of those that are new since it was told last.
+func (r *run) tell() {
+	if r.opts.Stays == nil {
+		return
+	}
+	for _, l := range append(slices.Clone(r.first), r.leftFirst...) {
+		if !r.told[l.ID] {
+			r.told[l.ID] = true
+			r.opts.Stays(l)
+		}
+	}
 }
 
 // pass goes over the source once.
@@ -282,9 +353,14 @@ func (r *run) move(work context.Context, entries []Entry) error {
 
 func (r *run) finish(work context.Context, all, put []Entry) error {
 	if len(put) > 0 {
-		if err := r.src.Stored(work, put); err != nil {
+		gone, err := r.src.Stored(work, put)
+		if err != nil {
 			return err
 		}
+		if err := r.drop(work, gone); err != nil {
+			return err
+		}
+		all = without(all, gone)
 	}
 	if len(all) == 0 {
 		return nil
@@ -297,6 +373,17 @@ func (r *run) finish(work context.Context, all, put []Entry) error {
 	}
 	r.report.Moved += int64(len(all))
 	return nil
+}
+
+func without(entries, gone []Entry) []Entry {
+	if len(gone) == 0 {
+		return entries
+	}
+	is := make(map[string]bool, len(gone))
+	for _, e := range gone {
+		is[e.ID] = true
+	}
+	return slices.DeleteFunc(entries, func(e Entry) bool { return is[e.ID] })
 }
 
 func newHold() time.Time {

@@ -148,3 +148,34 @@ func (t *target) letGo(ctx context.Context, entries []Entry) error {
 	}
 	return nil
 }
+
+// drop removes entries that are held.
+func (t *target) drop(ctx context.Context, entries []Entry) error {
+	keys := make([]store.Key, len(entries))
+	for i, e := range entries {
+		keys[i] = store.Key{Queue: t.queue, ID: e.ID}
+	}
+	found, err := t.store.Get(ctx, keys)
+	if err != nil {
+		return err
+	}
+	var cancels []store.CancelRequest
+	for i, r := range found {
+		if r.Outcome == store.Found && t.held(r.Task) {
+			cancels = append(cancels, store.CancelRequest{Queue: t.queue, ID: entries[i].ID})
+		}
+	}
+	if len(cancels) == 0 {
+		return nil
+	}
+	results, err := t.store.Cancel(ctx, cancels)
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		if r.Outcome == store.Refused {
+			return fmt.Errorf("task %q, which is gone from where it came, can not be cancelled: %w", cancels[i].ID, r.Err)
+		}
+	}
+	return nil
+}

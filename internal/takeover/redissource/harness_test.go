@@ -246,8 +246,9 @@ func (d *dying) Take(ctx context.Context) (e []takeover.Entry, more bool, err er
 	return e, more, err
 }
 
-func (d *dying) Stored(ctx context.Context, e []takeover.Entry) error {
-	return d.step(func() error { return d.Source.Stored(ctx, e) })
+func (d *dying) Stored(ctx context.Context, e []takeover.Entry) (gone []takeover.Entry, err error) {
+	err = d.step(func() error { gone, err = d.Source.Stored(ctx, e); return err })
+	return gone, err
 }
 
 func (d *dying) PutBack(ctx context.Context, e []takeover.Entry) error {

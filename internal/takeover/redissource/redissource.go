@@ -43,6 +43,9 @@ type Options struct {
 
 	LockTime time.Duration // of a process that was killed, the lock is free after it; 0: 15 s
 
+	// Waiting is called once where the lock is another process's. May be nil.
+	Waiting func()
+
 	slice int // entries in one step, 1 to 500; tests have small ones
 }
 
@@ -189,6 +192,9 @@ func (s *Source) Begin(ctx context.Context, hold time.Time) (time.Time, error) {
 		// One that was killed is known by its lock, which runs out.
 		if now := time.Now(); giveUp.IsZero() {
 			giveUp = now.Add(s.opts.LockTime + time.Second)
+			if s.opts.Waiting != nil {
+				s.opts.Waiting()
+			}
 		} else if now.After(giveUp) {
 			return hold, fmt.Errorf("another import from %q is under way", s.opts.ZSet)
 		}
@@ -270,8 +276,8 @@ func (s *Source) Skip(id string) { s.skip[id] = true }
 func (s *Source) Left() (int64, []takeover.Left) { return s.left, s.first }
 
 // Stored implements takeover.Source.
-func (s *Source) Stored(ctx context.Context, entries []takeover.Entry) error {
-	return s.about(ctx, s.scripts.stored, []string{s.keys.lock, s.keys.staging}, nil, entries)
+func (s *Source) Stored(ctx context.Context, entries []takeover.Entry) (gone []takeover.Entry, err error) {
+	return nil, s.about(ctx, s.scripts.stored, []string{s.keys.lock, s.keys.staging}, nil, entries)
 }
 
 // PutBack implements takeover.Source.

@@ -204,7 +204,8 @@ func TestTwiceInOneScan(t *testing.T) {
 		if len(entries) != 2 {
 			t.Errorf("took %v", entries)
 		}
-		w.must(s.Stored(w.ctx, entries))
+		_, err = s.Stored(w.ctx, entries)
+		w.must(err)
 		w.must(s.Done(w.ctx, entries))
 	}
 }
@@ -277,7 +278,7 @@ func TestScores(t *testing.T) {
 		{Seconds, "1e300", 0},
 		{Seconds, "", 0},
 	} {
-		got, err := c.unit.instant(c.score)
+		got, err := c.unit.Instant("score", c.score)
 		if (err != nil) != (c.want == 0) || err == nil && got.UnixMilli() != c.want {
 			t.Errorf("%s in %s: %v, %v; want %d", c.score, c.unit, got, err, c.want)
 		}
@@ -308,7 +309,7 @@ func TestLock(t *testing.T) {
 	}
 	for name, do := range map[string]func() error{
 		"take":    func() error { first.Rewind(); w.add("x", w.clock.Now()); _, _, err := first.Take(w.ctx); return err },
-		"stored":  func() error { return first.Stored(w.ctx, entries) },
+		"stored":  func() error { _, err := first.Stored(w.ctx, entries); return err },
 		"putback": func() error { return first.PutBack(w.ctx, entries) },
 		"done":    func() error { return first.Done(w.ctx, entries) },
 	} {
