@@ -44,7 +44,7 @@ func (p *polledTable) exec(text string, args ...any) int64 {
 
 func (p *polledTable) produce(n int, pause time.Duration) {
 	for range n {
-		due := time.Now().Add(time.Duration(rand.IntN(9000)-1000) * time.Millisecond).Truncate(time.Second).UTC()
+		due := time.Now().Add(time.Duration(rand.IntN(5000)-1000) * time.Millisecond).Truncate(time.Second).UTC()
 		p.mu.Lock()
 		id := fmt.Sprintf("%s-%05d", p.name, len(p.due))
 		p.due[id] = due
@@ -96,7 +96,7 @@ func TestImportMySQLKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	n, kills := 1500, 4
+	n, kills := 1200, 4
 	if long {
 		n, kills = 15_000, 30
 	}
@@ -165,7 +165,7 @@ func (p *polledTable) takenOver(f *fleet, n, kills int) {
 	for range 4 {
 		consumers.Go(func() { p.consume(&stop) })
 	}
-	producer.Go(func() { p.produce(n-n/2, 6*time.Second/time.Duration(n)) })
+	producer.Go(func() { p.produce(n-n/2, 4*time.Second/time.Duration(n)) })
 	time.Sleep(300 * time.Millisecond) // the old pollers have their share
 	args := append([]string{"import", "mysql", p.url, "--table", p.name, "--queue", p.name, "--follow"}, p.args...)
 	command := func() (*exec.Cmd, *bytes.Buffer) {

@@ -46,7 +46,7 @@ func serverForAll(t testing.TB) *testserver.MariaDBServer {
 	if shared.server == nil && shared.err == nil {
 		shared.server, shared.err = testserver.StartMariaDB(&testserver.MariaDBOptions{Config: []string{
 			"--default-time-zone=+09:00", "--character-set-server=latin1", "--collation-server=latin1_german1_ci",
-			"--sql-mode=NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT", "--autocommit=0", "--innodb-flush-log-at-trx-commit=2",
+			"--sql-mode=NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT", "--autocommit=0", "--innodb-flush-log-at-trx-commit=0", "--innodb-flush-method=O_DIRECT_NO_FSYNC", "--skip-innodb-doublewrite",
 		}})
 	}
 	if shared.err != nil {
