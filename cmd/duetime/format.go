@@ -8,10 +8,11 @@ import (
 	"io"
 	"math"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/width"
 
 	"github.com/duetime/duetime"
 )
@@ -113,11 +114,44 @@ func preview(s string, width int) string {
 
 // table prints rows in columns. The first row is the heading.
 func table(w io.Writer, rows [][]string) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var widths []int // of all columns
 	for _, row := range rows {
-		fmt.Fprintln(tw, strings.TrimRight(strings.Join(row, "\t"), "\t "))
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], screenWidth(cell))
+		}
 	}
-	return tw.Flush()
+	var b strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[i]-screenWidth(cell)+2))
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// screenWidth is how many columns of a terminal a text takes: Chinese characters and
+// emoji take two, accents that go with the letter before them none.
+func screenWidth(s string) int {
+	n := 0
+	for _, r := range s {
+		switch kind := width.LookupRune(r).Kind(); {
+		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		case kind == width.EastAsianWide || kind == width.EastAsianFullwidth:
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // printJSON prints one value in one line.

@@ -175,3 +175,15 @@ func TestTriesMade(t *testing.T) {
 		}
 	}
 }
+
+// Columns stand under each other on a terminal, whatever the script.
+func TestTableOfWideCharacters(t *testing.T) {
+	var b bytes.Buffer
+	if err := table(&b, [][]string{{"ID", "STATE", "X"}, {"订单-1", "ready", ""}, {"e\u0301", "dead", "y"}, {"😀a", "a", "z"}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "ID      STATE  X\n订单-1  ready\ne\u0301       dead   y\n😀a     a      z\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/duetime/duetime/internal/migrate"
 	"github.com/duetime/duetime/internal/timetext"
 	"github.com/duetime/duetime/store"
+	"github.com/duetime/duetime/store/diskstore"
 )
 
 const categoryMove = "moving"
@@ -54,9 +55,17 @@ func (a *app) migrate(ctx context.Context, c *cli.Command) (err error) {
 			return err
 		}
 	}
+	for i, field := range []string{"FROM", "TO"} {
+		if args[i] == "" {
+			return store.NewInputError(field, "", "names no store: is a variable empty?")
+		}
+	}
 	names := [2]string{storeName(args[0]), storeName(args[1])}
 	if names[0] == names[1] {
 		return store.NewInputError("TO", names[1], "is the same store as FROM")
+	}
+	if err := isStore(args[0]); err != nil {
+		return err
 	}
 	var stores [2]store.Store
 	for i, url := range args {
@@ -118,6 +127,19 @@ func storeName(url string) string {
 		}
 	}
 	return strings.TrimSuffix(withoutPassword(url), "/")
+}
+
+// isStore refuses an embedded store that is not there, which opening would make.
+func isStore(url string) error {
+	path, ok := strings.CutPrefix(url, "embedded:")
+	if !ok {
+		return nil
+	}
+	path, _, _ = strings.Cut(strings.TrimPrefix(path, "//"), "?")
+	if path == "" || diskstore.Exists(path) {
+		return nil // or opening it says what is wrong
+	}
+	return fmt.Errorf("there is no store at FROM, %s: is the name right?", storeName(url))
 }
 
 // openToMove opens a store for a command that takes a while: it outlasts a restart

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -242,16 +243,17 @@ func (a *app) redriveCommand() *cli.Command {
 			return a.withClient(ctx, c, func(client *duetime.Client) error {
 				var n int
 				var err error
+				var not []string
+				ids := slices.Compact(slices.Sorted(slices.Values(args[1:])))
 				if c.Bool("all") {
 					n, err = client.RedriveAll(ctx, args[0])
 				} else {
-					n, err = client.Redrive(ctx, args[0], args[1:])
+					n, not, err = redriveEach(ctx, client, args[0], ids)
 				}
 				if err != nil {
 					return fmt.Errorf("%w (after %s)", err, count(int64(n), "task"))
 				}
-				ids := len(slices.Compact(slices.Sorted(slices.Values(args[1:]))))
-				if c.Bool("all") || n >= ids {
+				if c.Bool("all") || n >= len(ids) {
 					return a.printCount(c, "redriven", args[0], n)
 				}
 				if n > 0 {
@@ -259,10 +261,41 @@ func (a *app) redriveCommand() *cli.Command {
 						return err
 					}
 				}
-				return fmt.Errorf("%d of %s not dead, or not there", ids-n, plural(int64(ids), "1 task is", "%d tasks are"))
+				return notRedriven(not, len(ids), n)
 			})
 		},
 	}
+}
+
+// redriveEach brings tasks back, and says which were not dead; of very many it does
+// not.
+func redriveEach(ctx context.Context, client *duetime.Client, queue string, ids []string) (n int, not []string, err error) {
+	if len(ids) > 100 { // in few calls
+		n, err = client.Redrive(ctx, queue, ids)
+		return n, nil, err
+	}
+	for _, id := range ids {
+		moved, err := client.Redrive(ctx, queue, []string{id})
+		n += moved
+		if err != nil {
+			return n, not, err
+		}
+		if moved == 0 {
+			not = append(not, preview(id, 60))
+		}
+	}
+	return n, not, nil
+}
+
+func notRedriven(not []string, ids, n int) error {
+	names := ""
+	if len(not) > 0 {
+		names = ": " + strings.Join(not[:min(len(not), 10)], ", ")
+		if len(not) > 10 {
+			names += " and others"
+		}
+	}
+	return fmt.Errorf("%d of %s not dead, or not there%s", ids-n, plural(int64(ids), "1 task is", "%d tasks are"), names)
 }
 
 func (a *app) purgeCommand() *cli.Command {

@@ -33,6 +33,9 @@ func main() {
 	given := flag.String("redis", "", "URL of a Redis, such as redis://127.0.0.1:6379; without it one is started")
 	step := flag.Duration("step", 500*time.Millisecond, "time between one reminder and the next")
 	flag.Parse()
+	if *given == "" {
+		*given = flag.Arg(0) // the URL alone will do
+	}
 	url, end := redisURL(*given)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Stdout, url, *step)

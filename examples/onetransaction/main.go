@@ -26,6 +26,9 @@ const queue = "onetransaction:order-timeout"
 func main() {
 	given := flag.String("mysql", "", "URL of a database, such as mysql://root@127.0.0.1:3306/shop; without it a MariaDB is started")
 	flag.Parse()
+	if *given == "" {
+		*given = flag.Arg(0) // the URL alone will do
+	}
 	url, end := mysqlURL(*given)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Stdout, url)

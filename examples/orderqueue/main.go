@@ -42,6 +42,9 @@ const (
 func main() {
 	given := flag.String("redis", "", "URL of a Redis, such as redis://127.0.0.1:6379; without it one is started")
 	flag.Parse()
+	if *given == "" {
+		*given = flag.Arg(0) // the URL alone will do
+	}
 	url, end := redisURL(*given)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, os.Stdout, url)

@@ -55,7 +55,7 @@ func parseURL(rawURL string) (*mysql.Config, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The parser's error quotes the URL, password included.
-		return refuse("is no URL: write mysql://USER:PASSWORD@HOST:PORT/DATABASE, with %%40 for @ and %%2F for / in the password")
+		return refuse("is no URL: write mysql://USER:PASSWORD@HOST:PORT/DATABASE, with %s for @, %s for /, %s for ? and %s for # in the password", "%40", "%2F", "%3F", "%23")
 	}
 	if u.Scheme != "mysql" {
 		return refuse("must begin with mysql://")

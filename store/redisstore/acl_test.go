@@ -161,7 +161,7 @@ func TestAUserMayNotReachOtherKeys(t *testing.T) {
 	if err == nil {
 		err = results[0].Err
 	}
-	if err == nil || !strings.Contains(err.Error(), "NOPERM") {
-		t.Errorf("a task under another prefix: %v, want NOPERM", err)
+	if err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "begin with the prefix") {
+		t.Errorf("a task under another prefix: %v, want NOPERM and what to do", err)
 	}
 }

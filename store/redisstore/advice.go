@@ -10,10 +10,25 @@ import (
 // advise says which servers an error of opening the store came from, and, where
 // the cause is a common one, what to do about it.
 func (s *Store) advise(addr string, err error) error {
+	if strings.Contains(err.Error(), permissions) {
+		return fmt.Errorf("redis at %s: %w", addr, err)
+	}
 	if advice := s.advice(err); advice != "" {
 		return fmt.Errorf("redis at %s: %s (%w)", addr, advice, err)
 	}
 	return fmt.Errorf("redis at %s: %w", addr, err)
+}
+
+// permissions is what to do about NOPERM.
+const permissions = "the user lacks a permission: it needs the commands that docs/operations.md lists, +select for a database other than 0, and keys and channels that begin with the prefix (duetime: as a rule)"
+
+// refusal adds to an error of the server what to do about it, where the cause may
+// be one that nobody sees when the store is opened.
+func refusal(err error) error {
+	if strings.Contains(err.Error(), "NOPERM") {
+		return fmt.Errorf("redis: %s (%w)", permissions, err)
+	}
+	return fmt.Errorf("redis: %w", err)
 }
 
 func (s *Store) advice(err error) string {
@@ -32,7 +47,7 @@ func (s *Store) advice(err error) string {
 	case has("WRONGPASS"):
 		return "the user or the password is wrong; characters such as @ / # % in them are percent-encoded in a URL"
 	case has("NOPERM"):
-		return "the user lacks a permission; docs/operations.md lists what is needed"
+		return permissions
 	case has("DB index is out of range"):
 		return fmt.Sprintf("it has no database %d (its setting databases says how many it has; the first is 0)", s.opts.DB)
 	case has("No such master"):

@@ -73,6 +73,32 @@ func hangsUp(t *testing.T, answer string) string {
 	return l.Addr().String()
 }
 
+// Half a password is not shown where the other half has ended what is before the
+// query, and the hint says how to write it.
+func TestQuestionMarkInAPassword(t *testing.T) {
+	for _, url := range []string{"redis://:pa?ss@h", "redis://user:pa?ss@h:6379/1", "redis://user:12?ss@h", "redis://:12?ss=3@h", "rediss+cluster://u:pa?ss@a,b"} {
+		_, err := ParseURL(url)
+		if err == nil || !strings.Contains(err.Error(), "? is written %3F") || strings.Contains(err.Error(), "pa") && !strings.Contains(err.Error(), "password") || strings.Contains(err.Error(), ":pa") || strings.Contains(err.Error(), "12") || strings.Contains(err.Error(), "ss@") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	_, err := ParseURL("redis://u:50%@h")
+	if err == nil || !strings.Contains(err.Error(), "% in it is written %25") {
+		t.Errorf("a percent sign: %v", err)
+	}
+}
+
+// redis+cluster:// on a server alone works, and says what it is.
+func TestAServerAloneIsNoCluster(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t, nil)
+	var told []string
+	open(t, Options{Addrs: []string{server.Addr}, Cluster: true, Warn: func(m string) { told = append(told, m) }})
+	if len(told) != 1 || !strings.Contains(told[0], "no node of a cluster") {
+		t.Errorf("told %q", told)
+	}
+}
+
 // A server that wait_replicas can not be kept on is opened, with a warning.
 func TestTooFewReplicasAreToldOf(t *testing.T) {
 	t.Parallel()

@@ -182,7 +182,7 @@ func (s *Store) broken(ctx context.Context, err error) error {
 	if errors.Is(err, rueidis.ErrClosing) {
 		return store.ErrClosed
 	}
-	return fmt.Errorf("redis: %w", err)
+	return refusal(err)
 }
 
 // fullError is the error of a task that the server had no room for.
@@ -228,7 +228,7 @@ func (r *reply) check() error {
 		if full := fullError(r.err); full != nil {
 			return full
 		}
-		return fmt.Errorf("redis: %w", r.err)
+		return refusal(r.err)
 	case r.word == "layout":
 		return errLayout
 	case r.values == nil:

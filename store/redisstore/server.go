@@ -58,6 +58,10 @@ func (s *Store) inspect(ctx context.Context) error {
 		if info["redis_mode"] == "cluster" && !s.opts.Cluster {
 			return fmt.Errorf("redis at %s is a node of a cluster: write redis+cluster://", addr)
 		}
+		if info["redis_mode"] == "standalone" && s.opts.Cluster {
+			// Some that are hosted say so behind a cluster's protocol.
+			s.opts.warnf("redis at %s says that it is no node of a cluster: for a server alone write redis://, or new queues get the 16 shards of a cluster", addr)
+		}
 		if info["redis_mode"] == "sentinel" {
 			return fmt.Errorf("redis at %s is a sentinel: write redis+sentinel://HOST/MASTER", addr)
 		}

@@ -59,14 +59,22 @@ func ParseURL(text string) (*Options, error) {
 		o.Username, err1 = url.PathUnescape(user)
 		o.Password, err2 = url.PathUnescape(password)
 		if err1 != nil || err2 != nil {
-			return refuse("the user name or password is not percent-encoded correctly")
+			return refuse("the user name or password is not percent-encoded correctly: %s in it is written %s", "%", "%25")
 		}
+	}
+	// A question mark in a password ends what is before the query. What would be named
+	// then is a part of the password.
+	cut := func(err error) (*Options, error) {
+		if strings.Contains(query, "@") {
+			return refuse("can not be read: in a user name or password ? is written %s, / is %s, @ is %s and # is %s", "%3F", "%2F", "%40", "%23")
+		}
+		return refuse("%v", err)
 	}
 	hosts, path, _ := strings.Cut(rest, "/")
 	for host := range strings.SplitSeq(hosts, ",") {
 		addr, err := address(host, defaultPort)
 		if err != nil {
-			return refuse("%v", err)
+			return cut(err)
 		}
 		o.Addrs = append(o.Addrs, addr)
 	}
@@ -91,7 +99,7 @@ func ParseURL(text string) (*Options, error) {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if err := o.readQuery(query); err != nil {
-		return refuse("%v", err)
+		return cut(err)
 	}
 	if _, err := o.withDefaults(); err != nil {
 		return nil, err

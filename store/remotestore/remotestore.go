@@ -80,6 +80,9 @@ var (
 func Open(ctx context.Context, serverURL string, opts *Options) (*Store, error) {
 	u, err := url.Parse(serverURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		if at := strings.LastIndexByte(serverURL, '@'); at >= 0 {
+			serverURL = "…" + serverURL[at:] // before it is a password
+		}
 		return nil, store.NewInputError("store", serverURL, "must be the URL of a server, such as http://127.0.0.1:7333")
 	}
 	s := &Store{base: strings.TrimSuffix(u.String(), "/"), retryFor: defaultRetry, wakers: map[string]*waker{}}

@@ -2,6 +2,8 @@ package redissource
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -17,7 +19,19 @@ func Dial(url string) (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rueidis.NewClient(o)
+	client, err := rueidis.NewClient(o)
+	if err != nil && strings.Contains(err.Error(), "NOPERM") {
+		err = serverError(err)
+	}
+	return client, err
+}
+
+// serverError says what to do where the user lacks a permission.
+func serverError(err error) error {
+	if strings.Contains(err.Error(), "NOPERM") {
+		return fmt.Errorf("redis: the user lacks a permission: docs/moving.md lists what an import needs, +select among it for a database other than 0 (%w)", err)
+	}
+	return fmt.Errorf("redis: %w", err)
 }
 
 func clientOption(url string) (rueidis.ClientOption, error) {

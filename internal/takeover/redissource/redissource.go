@@ -124,7 +124,7 @@ func (s *Source) check(ctx context.Context) error {
 		}
 		got, err := s.client.Do(ctx, s.client.B().Type().Key(k.key).Build()).ToString()
 		if err != nil {
-			return fmt.Errorf("redis: %w", err)
+			return serverError(err)
 		}
 		if got != k.want && got != "none" {
 			return store.NewInputError("--"+k.flag, k.key, "is a %s in this Redis, must be a %s", got, k.want)
@@ -143,7 +143,7 @@ func (s *Source) check(ctx context.Context) error {
 	for i, key := range []string{s.opts.ZSet, s.opts.Hash} {
 		var err error
 		if slots[i], err = s.client.Do(ctx, s.client.B().ClusterKeyslot().Key(key).Build()).AsInt64(); err != nil {
-			return fmt.Errorf("redis: %w", err)
+			return serverError(err)
 		}
 	}
 	if slots[0] != slots[1] {
@@ -180,12 +180,12 @@ func (s *Source) Begin(ctx context.Context, hold time.Time) (time.Time, error) {
 	for {
 		answer, err := s.scripts.begin.Exec(ctx, s.client, []string{s.keys.lock, s.keys.info, s.keys.staging}, []string{s.token, s.lockTime(), string(text)}).ToArray()
 		if err != nil {
-			return hold, fmt.Errorf("redis: %w", err)
+			return hold, serverError(err)
 		}
 		if got, _ := answer[0].AsInt64(); got == 1 {
 			there, err := answer[1].ToString()
 			if err != nil {
-				return hold, fmt.Errorf("redis: %w", err)
+				return hold, serverError(err)
 			}
 			return s.sameAs(ctx, mine, there)
 		}
@@ -231,7 +231,7 @@ func (s *Source) lockTime() string { return strconv.FormatInt(s.opts.LockTime.Mi
 func (s *Source) Count(ctx context.Context) (int64, error) {
 	n, err := s.client.Do(ctx, s.client.B().Zcard().Key(s.opts.ZSet).Build()).AsInt64()
 	if err != nil {
-		return 0, fmt.Errorf("redis: %w", err)
+		return 0, serverError(err)
 	}
 	return n, nil
 }
@@ -240,7 +240,7 @@ func (s *Source) Count(ctx context.Context) (int64, error) {
 func (s *Source) Staged(ctx context.Context) ([]takeover.Entry, error) {
 	all, err := s.client.Do(ctx, s.client.B().Hgetall().Key(s.keys.staging).Build()).AsStrMap()
 	if err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
+		return nil, serverError(err)
 	}
 	var entries []takeover.Entry
 	for member, text := range all {
@@ -327,7 +327,7 @@ func (s *Source) failed(err error) error {
 	if strings.Contains(err.Error(), "LOCKLOST") {
 		return fmt.Errorf("the lock of this import is lost: the store or Redis took longer than %v to answer, or another import was begun", s.opts.LockTime)
 	}
-	return fmt.Errorf("redis: %w", err)
+	return serverError(err)
 }
 
 func (s *Source) takeKeys() []string {
@@ -353,7 +353,7 @@ func (s *Source) mode() []string {
 func (s *Source) End(ctx context.Context) error {
 	_, err := s.scripts.end.Exec(ctx, s.client, []string{s.keys.lock, s.keys.info, s.keys.staging}, []string{s.token}).AsInt64()
 	if err != nil {
-		return fmt.Errorf("redis: %w", err)
+		return serverError(err)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (s *Source) read(ctx context.Context) error {
 	if s.opts.Keep {
 		answer, err := s.client.Do(ctx, s.client.B().Zscan().Key(s.opts.ZSet).Cursor(s.cursor).Count(sliceEntries).Build()).AsScanEntry()
 		if err != nil {
-			return fmt.Errorf("redis: %w", err)
+			return serverError(err)
 		}
 		for i := 0; i+1 < len(answer.Elements); i += 2 {
 			if !s.good(answer.Elements[i], answer.Elements[i+1]) {
@@ -116,7 +116,7 @@ func (s *Source) read(ctx context.Context) error {
 	page, err := s.client.Do(ctx, s.client.B().Zrange().Key(s.opts.ZSet).Min(strconv.FormatInt(s.offset, 10)).
 		Max(strconv.FormatInt(s.offset+sliceEntries-1, 10)).Withscores().Build()).AsZScores()
 	if err != nil {
-		return fmt.Errorf("redis: %w", err)
+		return serverError(err)
 	}
 	s.last = len(page) < sliceEntries
 	for _, z := range page {
