@@ -127,9 +127,11 @@ func (l *lane) fetch(ctx context.Context, r *store.ClaimRequest, conf *queueConf
 	l.mu.Lock()
 	f.have = l.dueCount(conf.letOut(l.store.now()), r.Max)
 	l.mu.Unlock()
-	if r.Max-f.have >= burst {
-		if err := f.burst(ctx); err != nil {
+	for r.Max-f.have >= burst && f.bytes <= f.room && f.passed < early {
+		if got, err := f.burst(ctx); err != nil {
 			return false, err
+		} else if got < burst {
+			break
 		}
 	}
 	for {
@@ -177,28 +179,29 @@ func (f *fetching) one(ctx context.Context) (ok bool, err error) {
 	return true, f.sort(src, nil, []amqp.Delivery{d})
 }
 
-// burst receives many messages at once: it has as many sent as are there.
-func (f *fetching) burst(ctx context.Context) error {
+// burst receives many messages at once: it has as many sent as are there, up to
+// maxPrefetch, and returns how many came.
+func (f *fetching) burst(ctx context.Context) (int, error) {
 	name := f.store.topology.ready(f.queue)
 	src, err := f.getterNow(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	depth, err := src.depth(name)
 	if isCode(err, amqp.NotFound) {
-		return nil // deleted by hand
+		return 0, nil // deleted by hand
 	}
 	if err != nil {
-		return fmt.Errorf("look at RabbitMQ's queue %s: %w", name, err)
+		return 0, fmt.Errorf("look at RabbitMQ's queue %s: %w", name, err)
 	}
 	n := min(depth, f.max-f.have, maxPrefetch)
 	if n < burst {
-		return nil
+		return 0, nil
 	}
 	tag := f.store.consumerTag()
 	deliveries, err := src.consume(name, tag, n)
 	if err != nil {
-		return fmt.Errorf("receive from RabbitMQ's queue %s: %w", name, err)
+		return 0, fmt.Errorf("receive from RabbitMQ's queue %s: %w", name, err)
 	}
 	var got []amqp.Delivery
 	bytes := 0
@@ -241,7 +244,7 @@ receive:
 		}
 		f.mu.Unlock()
 	}
-	return f.sort(src, nil, got)
+	return len(got), f.sort(src, nil, got)
 }
 
 // sort takes in what was received.

@@ -351,7 +351,8 @@ var scenarioCases = []testCase{
 			if !r.Due.Equal(due[r.ID]) {
 				e.Errorf("task %q was due at %v when it was handed out, want %v", r.ID, r.Due, due[r.ID])
 			}
-			if late := r.ClaimedAt.Sub(r.Due); late > time.Second {
+			// Other tests are busy with a broker at the same time.
+			if late := r.ClaimedAt.Sub(r.Due); late > time.Second+10*e.late {
 				e.Errorf("task %q was late by %v", r.ID, late)
 			}
 		}
