@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/duetime/duetime/store"
 )
@@ -31,6 +32,15 @@ type group[Q, R any] struct {
 // worthwhile is how many items must wait before a flight begins while there is
 // another: fewer go with the next one.
 const worthwhile = 16
+
+const (
+	// many is from how many callers on, and worthRegrouping from how long a call on, it is
+	// seen to it that they come together again.
+	many            = 8
+	worthRegrouping = 250 * time.Microsecond
+	// standstill is how many times in a row nobody has to have come.
+	standstill = 20
+)
 
 // batch is a call to be. Its fields but results and err, which are set before
 // done is closed, are under the group's mutex.
@@ -188,9 +198,11 @@ func (g *group[Q, R]) fly() {
 			items = append(items, p.items...)
 		}
 		b.parts = nil // nobody can leave any more
+		callers := b.callers
 		landed = len(items)
 		g.mu.Unlock()
 
+		start := time.Now()
 		if len(items) > 0 {
 			b.results, b.err = g.call(b.ctx, items)
 			if b.err == nil && len(b.results) != len(items) {
@@ -199,9 +211,36 @@ func (g *group[Q, R]) fly() {
 		}
 		close(b.done)
 		b.cancel()
-		// Let those who were waiting for this batch go first: what they ask for next
-		// then goes with the next one instead of the one after it. That nearly
-		// doubles the batches where the same callers call again and again.
+		g.regroup(callers, time.Since(start))
+	}
+}
+
+// regroup lets those who were waiting for a batch go first: what they ask for next
+// then goes with the next one instead of the one after it. With one flight that
+// nearly doubles the batches where the same callers call again and again. They run
+// on several processors, so that once around is not enough; but it is not waited
+// for callers who do not come.
+func (g *group[Q, R]) regroup(callers int, took time.Duration) {
+	runtime.Gosched()
+	if callers < many || took < worthRegrouping {
+		return
+	}
+	last, still := -1, 0
+	for still < standstill {
+		g.mu.Lock()
+		waiting, alone := 0, g.flying == 1
+		for _, b := range g.queue {
+			waiting += b.callers
+		}
+		g.mu.Unlock()
+		if waiting >= callers || !alone {
+			return
+		}
+		if waiting == last {
+			still++
+		} else {
+			last, still = waiting, 0
+		}
 		runtime.Gosched()
 	}
 }

@@ -110,6 +110,9 @@ func (fs *logFS) wrap(f vfs.File, err error, category vfs.DiskWriteCategory) (vf
 		return w, nil
 	}
 	log := &logFile{waitingFile: w}
+	if info, err := f.Stat(); err == nil {
+		log.whole = info.Size() // not zero where an old log is used again
+	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.logs[log] = struct{}{}
@@ -145,16 +148,54 @@ func (f *waitingFile) Write(p []byte) (int, error) {
 }
 
 // logFile is one log. One goroutine writes to it and closes it, others sync it.
+//
+// A file that grows with each write is dear to sync: the file system has to
+// commit its new size as well, which takes about as long again as the data. So
+// where syncs are frequent the file grows ahead in steps of zeros, and what is
+// written in between lies over them. To whoever reads the log after a crash zeros are
+// its end, just as the old content of a log that is used again is.
 type logFile struct {
 	*waitingFile
-	dirty atomic.Bool // written to, and no sync has begun since
+	dirty atomic.Bool  // written to, and no sync has begun since
+	syncs atomic.Int64 // since it last grew ahead
+
+	// The writer's.
+	end   int64 // of what was written
+	whole int64 // up to here there is something to write over
 
 	syncMu sync.Mutex
 	closed bool
 }
 
+const (
+	// aheadBytes is how much a log grows ahead.
+	aheadBytes = 256 << 10
+	// aheadSyncs is how many syncs make it worth it.
+	aheadSyncs = 4
+)
+
+var zeros [64 << 10]byte
+
+// grow makes room ahead. Where that fails, the write that follows says why.
+func (f *logFile) grow(n int) {
+	if f.end+int64(n) <= f.whole || f.syncs.Load() < aheadSyncs {
+		return
+	}
+	f.syncs.Store(0)
+	f.whole = max(f.whole, f.end)
+	for to := f.whole + aheadBytes; f.whole < to; {
+		n, err := f.File.WriteAt(zeros[:], f.whole)
+		f.whole += int64(n)
+		if err != nil {
+			return
+		}
+	}
+}
+
 func (f *logFile) Write(p []byte) (int, error) {
+	f.grow(len(p))
 	n, err := f.waitingFile.Write(p)
+	f.end += int64(n)
 	// Not before: a sync that began in between would take the mark away, and what
 	// it did not see would pass for synced.
 	f.dirty.Store(true)
@@ -179,6 +220,7 @@ func (f *logFile) syncLocked() error {
 	if !f.dirty.Swap(false) {
 		return nil
 	}
+	f.syncs.Add(1)
 	err := f.File.SyncData()
 	if err != nil {
 		f.dirty.Store(true)
