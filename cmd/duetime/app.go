@@ -55,7 +55,7 @@ func (a *app) command() *cli.Command {
 			a.scheduleCommand(), a.getCommand(), a.listCommand(), a.rescheduleCommand(), a.cancelCommand(),
 			a.queuesCommand(), a.statsCommand(), a.settingsCommand(), a.pauseCommand(), a.resumeCommand(),
 			a.redriveCommand(), a.purgeCommand(),
-			a.serveCommand(), a.workCommand(), a.demoCommand(),
+			a.serveCommand(), a.workCommand(), a.demoCommand(), a.benchCommand(),
 			a.migrateCommand(), a.importCommand(), a.reshardCommand(),
 			a.versionCommand(),
 		},

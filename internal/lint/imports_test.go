@@ -43,6 +43,8 @@ var rules = []rule{
 	{folder: "internal/takeover", may: []string{"store"}},
 	{folder: "internal/takeover/mysqlsource", may: []string{"store", "store/mysqlstore", "internal/takeover", "github.com/go-sql-driver/mysql"}},
 	{folder: "internal/takeover/redissource", may: []string{"store", "store/redisstore", "internal/takeover", "github.com/redis/rueidis"}},
+	{folder: "internal/bench", may: []string{".", "store", "internal/svgchart", "github.com/HdrHistogram/hdrhistogram-go"}},
+	{folder: "internal/svgchart"},
 	{folder: "internal/wire", may: []string{"store", "internal/timetext", "github.com/go-json-experiment/json"}},
 	{folder: "internal/dispatch", may: []string{"store", "internal/clock"}},
 	{folder: "internal/testserver", onlyTests: true},
