@@ -17,9 +17,11 @@ func deployments(t *testing.T, f func(t *testing.T, o Options)) {
 // A process that waits is told when another one schedules something, by either
 // way of telling.
 func TestWakesAnotherProcess(t *testing.T) {
+	t.Parallel()
 	deployments(t, func(t *testing.T, o Options) {
 		for _, wake := range []Wake{WakePubSub, WakeKeyspace} {
 			t.Run(string(wake), func(t *testing.T) {
+				t.Parallel() // it mostly waits
 				o := o
 				o.Wake, o.Prefix = wake, nextPrefix()
 				waiting, other := open(t, o), open(t, o)
