@@ -108,6 +108,8 @@ func (a *app) migrate(ctx context.Context, c *cli.Command) (err error) {
 	}
 	total := report.Total()
 	switch {
+	case errors.Is(err, store.ErrUnsupported): // nothing was touched, nor would it be another time
+		return err
 	case err != nil:
 		return fmt.Errorf("%w; run the same command again to go on", err)
 	case report.Interrupted:

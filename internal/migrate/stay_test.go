@@ -69,6 +69,37 @@ func TestWithoutImporter(t *testing.T) {
 	w.inOrder()
 }
 
+// likeRabbit is a store that can not look a task up, as RabbitMQ can not.
+type likeRabbit struct{ store.Store }
+
+func (likeRabbit) Capabilities() store.Capabilities {
+	return store.Capabilities{Name: "rabbit", MaxPayload: store.MaxPayloadBytes, Settings: true, Release: true, Redrive: true}
+}
+
+// A store that can not be moved from, or to, is told before anything is touched.
+func TestStoreThatCanNotBeMoved(t *testing.T) {
+	w := newWorld(t)
+	w.fill()
+	for _, end := range []struct {
+		from, to store.Store
+		want     string
+	}{{likeRabbit{w.from}, w.to, "list its tasks"}, {w.from, likeRabbit{w.to}, "look tasks up"}} {
+		r, err := Run(w.ctx, end.from, end.to, quick)
+		if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "a rabbit store can not "+end.want) {
+			t.Errorf("error %v, want that a rabbit store can not %s", err, end.want)
+		}
+		if len(r.Queues) > 0 {
+			t.Errorf("report %+v", r)
+		}
+	}
+	if names, err := w.to.Queues(w.ctx); len(names) > 0 || err != nil {
+		t.Errorf("the destination has the queues %v, %v", names, err)
+	}
+	w.run(quick)
+	w.work()
+	w.check()
+}
+
 func TestRunningTasksAreWaitedForOrNamed(t *testing.T) {
 	w := newWorld(t)
 	w.put(store.Task{ID: "a", Due: w.clock.Now()}, store.Task{ID: "b", Due: w.clock.Now()})
