@@ -9,7 +9,7 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 RACE ?= $(shell .ci/race)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-.PHONY: help build test test-long lint fmt cover demo clean
+.PHONY: help build test test-long lint fmt cover demo benchmarks benchstat clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -45,6 +45,12 @@ cover: ## which lines no test runs
 
 demo: ## the order-timeout scenario
 	$(GO) run ./cmd/duetime demo
+
+benchmarks: ## docs/benchmarks.md: duetime beside others; half an hour or more, on a machine that does nothing else
+	cd bench && $(GO) run ./compare
+
+benchstat: ## the inner parts beside the last release, as CI shows them
+	@.ci/bench
 
 clean: ## remove what make built
 	rm -rf bin cover.out
