@@ -22,11 +22,8 @@ import (
 
 const (
 	defaultServer = "http://127.0.0.1:7333"
-	storeForms    = "embedded:PATH, memory:, redis://HOST:PORT, redis+cluster://HOST,HOST, redis+sentinel://HOST/MASTER, mysql://USER:PASSWORD@HOST:PORT/DATABASE, amqp://USER:PASSWORD@HOST:PORT/VHOST, http://HOST:PORT, https://HOST:PORT"
+	storeForms    = "embedded:PATH, memory:, redis://HOST:PORT, redis+cluster://HOST,HOST, redis+sentinel://HOST/MASTER, mysql://USER:PASSWORD@HOST:PORT/DATABASE, amqp://USER:PASSWORD@HOST:PORT/VHOST, tiered:?hot=REDIS-URL&cold=MYSQL-URL, http://HOST:PORT, https://HOST:PORT"
 )
-
-// planned are the schemes that are spoken of but not there yet.
-var planned = []string{"tiered"}
 
 // openStore opens the store that a URL names. It is the only place that knows
 // them all. patient is for programs that go on for long: they outlast a restart
@@ -52,6 +49,8 @@ func openStore(ctx context.Context, rawURL string, patient bool) (store.Store, e
 		return openRedis(ctx, rawURL)
 	case "mysql":
 		return mysqlstore.Open(ctx, rawURL, nil)
+	case "tiered":
+		return openTiered(ctx, rawURL)
 	case "amqp", "amqps":
 		opts := &rabbitstore.Options{}
 		if patient {
@@ -64,11 +63,6 @@ func openStore(ctx context.Context, rawURL string, patient bool) (store.Store, e
 			opts = nil
 		}
 		return remotestore.Open(ctx, rawURL, opts)
-	}
-	for _, p := range planned {
-		if scheme == p {
-			return refuse("the scheme %q is planned but not in this version, which knows %s", scheme, storeForms)
-		}
 	}
 	return refuse("unknown scheme %q; known are %s", scheme, storeForms)
 }
@@ -110,6 +104,9 @@ var passwordOption = regexp.MustCompile(`([?&][a-z_]*password=)[^&]*`)
 // withoutPassword keeps passwords out of messages, those in URLs that can not be
 // parsed too.
 func withoutPassword(rawURL string) string {
+	if strings.HasPrefix(rawURL, "tiered:") {
+		return tieredWithoutPassword(rawURL)
+	}
 	rawURL = passwordOption.ReplaceAllString(rawURL, "${1}xxxxx")
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	at := strings.LastIndexByte(rest, '@')

@@ -31,6 +31,7 @@ var rules = []rule{
 	{folder: "store/diskstore", may: []string{"store", "internal/...", "github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}},
 	{folder: "store/mysqlstore", may: []string{"store", "internal/...", "github.com/go-sql-driver/mysql"}},
 	{folder: "store/redisstore", may: []string{"store", "internal/...", "github.com/redis/rueidis"}},
+	{folder: "store/tieredstore", may: []string{"store"}},
 	{folder: "store/rabbitstore", may: []string{"store", "internal/...", "github.com/rabbitmq/amqp091-go"}},
 	{folder: "store/remotestore", may: []string{"store", "internal/...", "github.com/go-json-experiment/json"}},
 
