@@ -144,7 +144,7 @@ func (t *NewTask) record(queue string) store.NewTask {
 		MaxAttempts: t.MaxAttempts,
 	}
 	if n.ID == "" {
-		n.ID = newID()
+		n.ID, n.NewID = newID(), true
 	}
 	if t.Replace {
 		n.Conflict = store.ConflictReplace

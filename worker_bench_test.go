@@ -175,3 +175,27 @@ func BenchmarkSchedule(b *testing.B) {
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 	})
 }
+
+// BenchmarkScheduleMany says how many tasks a second 8 callers schedule by 100.
+func BenchmarkScheduleMany(b *testing.B) {
+	onStores(b, func(b *testing.B, client *duetime.Client) {
+		b.ReportAllocs()
+		b.SetParallelism(8 / runtime.GOMAXPROCS(0))
+		b.RunParallel(func(pb *testing.PB) {
+			tasks := make([]duetime.NewTask, 0, 100)
+			flush := func() {
+				if _, err := client.ScheduleMany(b.Context(), "bench", tasks); err != nil {
+					b.Error(err)
+				}
+				tasks = tasks[:0]
+			}
+			for pb.Next() {
+				if tasks = append(tasks, duetime.NewTask{Payload: make([]byte, 100), Delay: time.Hour}); len(tasks) == cap(tasks) {
+					flush()
+				}
+			}
+			flush()
+		})
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+	})
+}

@@ -66,6 +66,10 @@ type NewTask struct {
 
 	MaxAttempts int // 0: the queue's setting
 	Conflict    Conflict
+
+	// NewID: the id was made up for this very call, so that no task has it, and a
+	// store need not look. A call that is repeated must not say so again.
+	NewID bool
 }
 
 // Task is a task as the store has it.

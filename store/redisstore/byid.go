@@ -53,9 +53,10 @@ const (
 type byID struct {
 	queue  string
 	script *script
-	create bool                     // the queue and its shards, where they are not there
-	head   []string                 // arguments before those of the items
-	tail   func(items []int) string // of head, about the items of one call; nil: nothing
+	create bool     // the queue and its shards, where they are not there
+	head   []string // arguments before those of the items
+	// tail appends what is told of the items of one call, after head; nil: nothing.
+	tail   func(args []string, items []int) []string
 	id     func(i int) string
 	args   func(args []string, i int) []string // appends those of an item
 	bytes  func(i int) int                     // what an item weighs; nil: little
@@ -248,10 +249,10 @@ func (s *Store) split(op *byID, g *grid, items []int, makeShard bool) ([]call, [
 				}
 				n++
 			}
-			args := make([]string, len(head), len(head)+1+3*n)
+			args := make([]string, len(head), len(head)+2+3*n)
 			copy(args, head)
 			if op.tail != nil {
-				args = append(args, op.tail(items[:n]))
+				args = op.tail(args, items[:n])
 			}
 			for _, i := range items[:n] {
 				args = op.args(args, i)

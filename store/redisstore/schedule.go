@@ -57,8 +57,10 @@ func (s *Store) scheduleQueue(ctx context.Context, queue string, tasks []store.N
 		script: s.scripts().schedule,
 		create: true,
 		head:   []string{strconv.FormatInt(base, 10)},
-		tail:   func(items []int) string { return places(place, items) },
-		id:     func(i int) string { return tasks[i].ID },
+		tail: func(args []string, items []int) []string {
+			return append(args, places(place, items), news(tasks, items))
+		},
+		id: func(i int) string { return tasks[i].ID },
 		args: func(args []string, i int) []string {
 			t := &tasks[i]
 			rest := ""
@@ -138,6 +140,17 @@ func places(place map[int]int, items []int) string {
 func sameOptions(a, b *store.NewTask) bool {
 	return a.Delay == b.Delay && a.Due.Equal(b.Due) && a.MaxAttempts == b.MaxAttempts &&
 		a.Conflict == b.Conflict && len(a.Headers) == 0 && len(b.Headers) == 0
+}
+
+// news tells a script that no id of a call can be there, in which case it does not
+// look.
+func news(tasks []store.NewTask, items []int) string {
+	for _, i := range items {
+		if !tasks[i].NewID {
+			return ""
+		}
+	}
+	return "n"
 }
 
 // options are what a script is told of a task; see lua/schedule.lua.

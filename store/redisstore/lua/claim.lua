@@ -52,7 +52,7 @@ if meta[3] == '1' then
   want = 0
 end
 local got, aside, out = 0, 0, #result
-local step = 8
+local step = 8 -- for a start, as large ones may come
 local score = format('%d', ends)
 local head = ARGV[8] .. pack('>I6', ends)
 local worker = ARGV[7]
@@ -107,6 +107,9 @@ while got < want and room > 0 do
       call('ZADD', ENDS, unpack(adds))
       call('HSET', LEASES, unpack(sets))
     end
+  end
+  if #members < step then
+    break -- there is no more
   end
   -- Small records by the hundred, large ones one at a time: what is read here
   -- is copied, and a script holds everybody up.

@@ -4,6 +4,7 @@
 --      5  1 to make the shard where there is none
 --      6  places of the tasks in the batch, from 1 (3 bytes each), where there is
 --         such a sequence
+--      7  'n' where the ids were made up for this call, so that none is there
 --      then for each task: id, options (below), headers and payload
 --
 -- options  flags (1 byte: 1 has a limit of attempts, 2 has headers, 8 replaces,
@@ -20,7 +21,7 @@ local meta = call('HGET', META, 'v')
 if foreign(meta) then
   return 'layout'
 end
-local n = (#ARGV - 6) / 3
+local n = (#ARGV - 7) / 3
 local base = tonumber(ARGV[4])
 if not meta and not fenced then
   if ARGV[5] ~= '1' then
@@ -41,15 +42,18 @@ local function flush()
 end
 
 -- Which of the ids are there, all looked up together.
-local there, ids = {}, {}
-for i = 1, n do
-  ids[i] = ARGV[4 + 3 * i]
-end
-for from = 1, n, 500 do
-  local part = call('HMGET', TASKS, unpack(ids, from, math.min(n, from + 499)))
-  for i = 1, #part do
-    if part[i] then
-      there[ids[from + i - 1]] = true
+local there = {}
+if ARGV[7] ~= 'n' then
+  local ids = {}
+  for i = 1, n do
+    ids[i] = ARGV[5 + 3 * i]
+  end
+  for from = 1, n, 500 do
+    local part = call('HMGET', TASKS, unpack(ids, from, math.min(n, from + 499)))
+    for i = 1, #part do
+      if part[i] then
+        there[ids[from + i - 1]] = true
+      end
     end
   end
 end
@@ -85,8 +89,9 @@ end
 
 local created = pack('>I6', now + (clock[2] % 1000 > 0 and 1 or 0))
 local places = base > 0 and ARGV[6]
+local new = ARGV[7] == 'n'
 local before = base > 0 and base or own - n
-local at = 7
+local at = 8
 -- Of one task, and mostly of the next ones too: what its options say, and the
 -- first bytes of its sequence.
 local last, flags, due, score, head, middle, block, high
@@ -123,8 +128,10 @@ for i = 1, n do
     end
     low = char(low)
     local rec = head .. high .. low .. middle .. rest
-    if not fenced and not there[id] then
-      there[id] = true
+    if not fenced and (new or not there[id]) then
+      if not new then
+        there[id] = true
+      end
       adds[k + 1], adds[k + 2] = score, high .. low .. id
       sets[k + 1], sets[k + 2] = id, rec
       k = k + 2
