@@ -73,7 +73,9 @@ func (s *Store) tick(name string) {
 // did not hear is made up for by a tick once it hears again.
 func (s *Store) listen(ctx context.Context, q *queue) {
 	for ctx.Err() == nil {
-		k, err := s.know(ctx, q.name)
+		// Not with ctx: where this is the call that connects, others wait for the
+		// connection with it, and would fail where ctx ends.
+		k, err := s.know(s.ending, q.name)
 		if err != nil {
 			if sleep(ctx, time.Second) != nil {
 				return
