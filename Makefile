@@ -23,6 +23,7 @@ test: ## all tests but the long ones; under 10 minutes, needs only Go
 	$(GO) test $(RACE) -timeout 9m ./...
 	@test -z '$(RACE)' || echo 'and without -race, what is too heavy for it:'
 	test -z '$(RACE)' || $(GO) test -timeout 9m ./store/diskstore
+	test -z '$(RACE)' || $(GO) test -timeout 9m -run 'TestContract|TestConformanceCluster' ./store/remotestore ./store/redisstore
 
 test-long: ## soak, chaos and millions of tasks as well; an hour or more
 	@.ci/servers || test $$? = 3

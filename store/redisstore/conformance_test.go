@@ -20,5 +20,9 @@ func TestConformanceSharded(t *testing.T) {
 
 func TestConformanceCluster(t *testing.T) {
 	cluster := sharedCluster(t)
-	storetest.Run(t, storetest.Harness{Open: harness(Options{Addrs: cluster.Addrs(), Cluster: true})})
+	var groups []string // all
+	if raceDetector {
+		groups = []string{"claim", "lease", "wake", "concurrency", "model", "scenario"}
+	}
+	storetest.RunOnly(t, storetest.Harness{Open: harness(Options{Addrs: cluster.Addrs(), Cluster: true})}, groups...)
 }

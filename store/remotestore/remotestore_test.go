@@ -42,8 +42,16 @@ func serve(t testing.TB, st store.Store) (remote *remotestore.Store, stop func()
 
 var _ http.Handler = (*server.Server)(nil)
 
+// groups are those of the suite that are run; none means all.
+func groups() []string {
+	if raceDetector {
+		return []string{"schedule", "wake", "concurrency", "crash"}
+	}
+	return nil
+}
+
 func TestContractOverMemstore(t *testing.T) {
-	storetest.Run(t, storetest.Harness{Open: func(t testing.TB) *storetest.Instance {
+	storetest.RunOnly(t, storetest.Harness{Open: func(t testing.TB) *storetest.Instance {
 		clock := storetest.NewClock()
 		remote, stop := serve(t, memstore.New(&memstore.Options{Now: clock.Now}))
 		t.Cleanup(stop)
@@ -51,11 +59,11 @@ func TestContractOverMemstore(t *testing.T) {
 			Store:   remote,
 			Advance: clock.Advance,
 		}
-	}})
+	}}, groups()...)
 }
 
 func TestContractOverDiskstore(t *testing.T) {
-	storetest.Run(t, storetest.Harness{Open: func(t testing.TB) *storetest.Instance {
+	storetest.RunOnly(t, storetest.Harness{Open: func(t testing.TB) *storetest.Instance {
 		clock := storetest.NewClock()
 		fs := vfs.NewCrashableMem()
 		var stops []func()
@@ -81,5 +89,5 @@ func TestContractOverDiskstore(t *testing.T) {
 				return open(t)
 			},
 		}
-	}})
+	}}, groups()...)
 }

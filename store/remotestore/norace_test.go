@@ -1,0 +1,5 @@
+//go:build !race
+
+package remotestore_test
+
+const raceDetector = false
