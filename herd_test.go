@@ -26,11 +26,11 @@ func TestHerdHoldsNobodyUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = st.Close() })
-		herd(t, func() store.Store { return st })
+		outlive(t, func() store.Store { return st })
 	})
 	t.Run("redis", func(t *testing.T) {
 		server := testserver.Redis(t, &testserver.RedisOptions{AOF: true})
-		herd(t, func() store.Store {
+		outlive(t, func() store.Store {
 			st, err := redisstore.Open(t.Context(), &redisstore.Options{Addrs: []string{server.Addr}})
 			if err != nil {
 				t.Fatal(err)
@@ -41,8 +41,8 @@ func TestHerdHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// herd lets workers in as many processes as open opens stores for work one off.
-func herd(t *testing.T, open func() store.Store) {
+// outlive lets workers in as many processes as open opens stores for work one off.
+func outlive(t *testing.T, open func() store.Store) {
 	n := 5_000
 	if os.Getenv("DUETIME_LONG") == "1" {
 		n = 50_000
