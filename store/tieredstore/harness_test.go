@@ -32,6 +32,13 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(consumerEnv); url != "" {
+		if err := consume(url, os.Getenv(consumerEnv+"_REDIS"), os.Getenv(consumerEnv+"_NAME"), os.Getenv(consumerEnv+"_LOG")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if shared.maria != nil {
 		shared.maria.Close()
@@ -105,17 +112,12 @@ func (p *pair) openHot(ctx context.Context) (Hot, error) {
 	return r.Windows(), nil
 }
 
-func (p *pair) openCold(t testing.TB) *mysqlstore.Store {
-	t.Helper()
+func (p *pair) openCold() (*mysqlstore.Store, error) {
 	o := &mysqlstore.Options{Logger: quiet()}
 	if p.now != nil {
 		o.SetClock(p.now)
 	}
-	cold, err := mysqlstore.Open(context.Background(), p.url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cold
+	return mysqlstore.Open(context.Background(), p.url, o)
 }
 
 // open opens a store, which the test closes if it wants to.
@@ -129,16 +131,28 @@ func (p *pair) open(t testing.TB) *Store {
 // openForSuite leaves closing to the suite, which looks into the store at the end.
 func (p *pair) openForSuite(t testing.TB) *Store {
 	t.Helper()
+	s, err := p.tryOpen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (p *pair) tryOpen() (*Store, error) {
 	opts := p.opts
 	opts.now = p.now
 	if opts.Logger == nil {
 		opts.Logger = quiet()
 	}
-	s, err := Open(context.Background(), p.openCold(t), p.openHot, &opts)
+	cold, err := p.openCold()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return s
+	s, err := Open(context.Background(), cold, p.openHot, &opts)
+	if err != nil {
+		_ = cold.Close()
+	}
+	return s, err
 }
 
 // harness opens stores whose clock is moved by the test. Where always is set, the
