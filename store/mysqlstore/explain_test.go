@@ -84,6 +84,10 @@ func TestHotStatementsReadRanges(t *testing.T) {
 		"tally_lock":     {q.id, 1000},
 		"turn_lock":      {q.id},
 		"queue_share":    {[]uint32{q.id}},
+		"place_find":     {q.id, ids},
+		"place_list":     {q.id, 0, mid + 20_000, mid, mid, uint64(100), 101},
+		"place_claim":    {whereSeq(seqs)},
+		"place_there":    {whereSeq(seqs)},
 	} {
 		text := string(s.sql[name].fill(nil, args...))
 		plan := explain(t, s, text)
