@@ -30,6 +30,7 @@ type component struct {
 	Ready       bool   `json:"ready"`
 	LastSuccess string `json:"last_success,omitzero" doc:"When it last worked."`
 	Problem     string `json:"problem,omitzero" doc:"Why it is not ready."`
+	Degraded    string `json:"degraded,omitzero" doc:"What it does without meanwhile, though it is ready."`
 }
 
 // probe remembers when the store last answered.
@@ -92,6 +93,9 @@ func healthz(c *call) error {
 func readyz(c *call) error {
 	r := readiness{Store: c.s.probe.state(), Dispatch: c.s.dispatchState()}
 	r.Ready = r.Store.Ready && r.Dispatch.Ready
+	if d, ok := store.As[store.Degrader](c.s.store); ok {
+		r.Store.Degraded = d.Degraded()
+	}
 	if c.s.stopping.Err() != nil {
 		r.Ready, r.Dispatch = false, component{Problem: "the server is stopping"}
 	}

@@ -77,6 +77,22 @@ func TestReadyGoesRedAndBack(t *testing.T) {
 	}
 }
 
+// lame is a store that does without a part of itself.
+type lame struct{ store.Store }
+
+func (lame) Degraded() string { return "one leg is away" }
+
+func TestReadySaysWhatIsDoneWithout(t *testing.T) {
+	inner := memstore.New(nil)
+	t.Cleanup(func() { inner.Close() })
+	e := start(t, lame{inner}, nil)
+	var a answer
+	eventually(t, "ready", func() bool { a = e.do("GET", "/readyz", ""); return a.status == 200 })
+	if s := a.doc["store"].(map[string]any); s["ready"] != true || s["degraded"] != "one leg is away" {
+		t.Errorf("%s", a.raw)
+	}
+}
+
 func TestStoreErrorsHaveTheirStatus(t *testing.T) {
 	inner := memstore.New(nil)
 	t.Cleanup(func() { inner.Close() })

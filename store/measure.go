@@ -17,3 +17,12 @@ type Measurer interface {
 	// concurrent use, after Close too.
 	Measures() []Measure
 }
+
+// Degrader is what a store has that can do without a part of itself. Find it with
+// [As]. Servers say so where they are asked whether they are ready.
+type Degrader interface {
+	// Degraded says in a few words what the store does without at the moment, and is
+	// empty where all is well. It is cheap, does not go over a network, and is safe
+	// for concurrent use.
+	Degraded() string
+}

@@ -54,3 +54,11 @@ func (s *Store) Measures() []store.Measure {
 		counter("straight_total", "Tasks claimed from the cold store itself.", &s.counts.straight),
 	}
 }
+
+// Degraded implements store.Degrader: the hot store may be away.
+func (s *Store) Degraded() string {
+	if s.hot.there() {
+		return ""
+	}
+	return "the hot store is away: claims go to the cold one"
+}

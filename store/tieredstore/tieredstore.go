@@ -63,6 +63,7 @@ var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Importer = (*Store)(nil)
 	_ store.Measurer = (*Store)(nil)
+	_ store.Degrader = (*Store)(nil)
 )
 
 // Open makes a store of a cold one and of a hot one, which openHot opens; both are
