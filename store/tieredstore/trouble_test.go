@@ -48,6 +48,7 @@ func again(t *testing.T, s *Store, from, to int) {
 }
 
 func TestMySQLIsAway(t *testing.T) {
+	t.Parallel()
 	p, m, _ := ownServers(t)
 	s := p.open(t)
 	schedule(t, s, 0, 100, 500*time.Millisecond)
@@ -63,6 +64,7 @@ func TestMySQLIsAway(t *testing.T) {
 }
 
 func TestBothAreAway(t *testing.T) {
+	t.Parallel()
 	p, m, r := ownServers(t)
 	s := p.open(t)
 	schedule(t, s, 0, 100, 500*time.Millisecond)
@@ -88,6 +90,7 @@ func TestBothAreAway(t *testing.T) {
 // The servers do not answer, rather than refuse: for 3 seconds, or 30 where there is
 // time.
 func TestServersAreSilent(t *testing.T) {
+	t.Parallel()
 	silence := 3 * time.Second
 	if os.Getenv("DUETIME_LONG") != "" {
 		silence = 30 * time.Second
@@ -133,6 +136,7 @@ func TestServersAreSilent(t *testing.T) {
 
 // A loader stops for so long that another takes over, and then goes on.
 func TestTwoLoaders(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	other := p.open(t)
 	q := *p
