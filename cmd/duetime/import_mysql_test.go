@@ -1,14 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"fmt"
-	"math/rand/v2"
-	"os"
-	"os/exec"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,15 +15,8 @@ import (
 // polledTable is a scheduler as people build them on a table: producers insert, and
 // pollers run what is due and say so in the row.
 type polledTable struct {
-	t    *testing.T
-	db   *sql.DB
-	url  string
-	name string   // of the table and of the queue
-	args []string // of duetime import mysql
-
-	mu  sync.Mutex
-	due map[string]time.Time
-	ran map[string]int // by the old pollers
+	*oldSystem // its name is the table's
+	db         *sql.DB
 }
 
 func (p *polledTable) exec(text string, args ...any) int64 {
@@ -44,11 +31,7 @@ func (p *polledTable) exec(text string, args ...any) int64 {
 
 func (p *polledTable) produce(n int, pause time.Duration) {
 	for range n {
-		due := time.Now().Add(time.Duration(rand.IntN(5000)-1000) * time.Millisecond).Truncate(time.Second).UTC()
-		p.mu.Lock()
-		id := fmt.Sprintf("%s-%05d", p.name, len(p.due))
-		p.due[id] = due
-		p.mu.Unlock()
+		id, due := p.fresh(4 * time.Second)
 		p.exec("INSERT INTO "+p.name+" (order_no, expires, body) VALUES (?, ?, ?)", id, due.Format(time.DateTime), `{"order":"`+id+`"}`)
 		time.Sleep(pause)
 	}
@@ -73,14 +56,19 @@ func (p *polledTable) consume(stop *atomic.Bool) {
 		_ = rows.Close()
 		for _, id := range ids {
 			if p.exec("UPDATE "+p.name+" SET status = 'closed' WHERE order_no = ? AND status = 'unpaid'", id) == 1 {
-				p.mu.Lock()
-				p.ran[id]++
-				p.mu.Unlock()
+				p.has(id)
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+func (p *polledTable) left() (left int) {
+	if err := p.db.QueryRow("SELECT COUNT(*) FROM " + p.name + " WHERE status = 'unpaid'").Scan(&left); err != nil {
+		p.t.Error(err)
+	}
+	return left
 }
 
 // TestImportMySQLKilled: two tables are taken over with --follow while their producers
@@ -100,110 +88,20 @@ func TestImportMySQLKilled(t *testing.T) {
 	if long {
 		n, kills = 15_000, 30
 	}
-	var all []*polledTable
+	var all []*oldSystem
 	for name, change := range map[string][]string{"marked": {"--set", "status = 'queued'"}, "deleted": {"--delete"}} {
-		all = append(all, &polledTable{
-			t: t, db: db, url: "mysql://root@" + m.Addr + "/" + m.Database, name: name, due: make(map[string]time.Time), ran: make(map[string]int),
-			args: append([]string{"--id-column", "order_no", "--due-column", "expires", "--payload-column", "body", "--zone", "UTC", "--where", "status = 'unpaid'"}, change...),
-		})
+		args := append([]string{
+			"mysql", "mysql://root@" + m.Addr + "/" + m.Database, "--table", name, "--id-column", "order_no", "--due-column", "expires",
+			"--payload-column", "body", "--zone", "UTC", "--where", "status = 'unpaid'",
+		}, change...)
+		p := &polledTable{newOldSystem(t, name, args...), db}
+		p.atWork = p
+		p.exec("CREATE TABLE " + name + " (id BIGINT AUTO_INCREMENT PRIMARY KEY, order_no VARCHAR(64) NOT NULL UNIQUE, expires DATETIME NOT NULL, body TEXT, status VARCHAR(10) NOT NULL DEFAULT 'unpaid', KEY (status, expires)) ENGINE=InnoDB")
+		all = append(all, p.oldSystem)
 	}
-	var group sync.WaitGroup
-	for _, p := range all {
-		p.exec("CREATE TABLE " + p.name + " (id BIGINT AUTO_INCREMENT PRIMARY KEY, order_no VARCHAR(64) NOT NULL UNIQUE, expires DATETIME NOT NULL, body TEXT, status VARCHAR(10) NOT NULL DEFAULT 'unpaid', KEY (status, expires)) ENGINE=InnoDB")
-		_, log := f.start("duetime", "work", p.name, "--concurrency", "8")
-		f.logs = append(f.logs, log)
-		group.Go(func() { p.takenOver(f, n, kills) })
-	}
-	group.Wait()
-	if t.Failed() {
-		return
-	}
-	runs := func() map[string]int {
-		counts := make(map[string]int)
-		for _, r := range f.runs() {
-			counts[r.ID]++
-		}
-		return counts
-	}
-	f.poll("everything to have run", func() bool {
-		got := len(runs())
-		for _, p := range all {
-			got += len(p.ran)
-		}
-		return got >= len(all)*n
-	})
-	inNew := runs()
-	for _, p := range all {
-		for id := range p.due {
-			if p.ran[id]+inNew[id] != 1 {
-				t.Errorf("%s ran %d times in the old system and %d times in the new", id, p.ran[id], inNew[id])
-			}
-		}
-		if old := len(p.ran); old == 0 || old == n {
-			t.Errorf("%s: %d of %d ran in the old system: this test shows nothing", p.name, old, n)
-		} else {
-			t.Logf("%s: %d of %d ran in the old system", p.name, old, n)
-		}
-	}
-	for _, r := range f.runs() {
-		for _, p := range all {
-			if due, ok := p.due[r.ID]; ok && (!r.DueAt.Equal(due) || r.ClaimedAt.Before(due)) {
-				t.Errorf("%s ran at %v with due time %v, was due at %v", r.ID, r.ClaimedAt, r.DueAt, due)
-			}
-		}
-	}
+	takeOver(t, f, all, n, kills, 4*time.Second)
 	var left int
 	if err := db.QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'duetime%'").Scan(&left); err != nil || left > 0 {
 		t.Errorf("%d tables are left, %v", left, err)
-	}
-}
-
-func (p *polledTable) takenOver(f *fleet, n, kills int) {
-	p.produce(n/2, 0)
-	var stop atomic.Bool
-	var consumers, producer sync.WaitGroup
-	for range 4 {
-		consumers.Go(func() { p.consume(&stop) })
-	}
-	producer.Go(func() { p.produce(n-n/2, 4*time.Second/time.Duration(n)) })
-	time.Sleep(300 * time.Millisecond) // the old pollers have their share
-	args := append([]string{"import", "mysql", p.url, "--table", p.name, "--queue", p.name, "--follow"}, p.args...)
-	command := func() (*exec.Cmd, *bytes.Buffer) {
-		cmd := exec.Command("duetime", args...)
-		cmd.Env = append(os.Environ(), "DUETIME_STORE="+f.url())
-		var said bytes.Buffer
-		cmd.Stderr = &said
-		if err := cmd.Start(); err != nil {
-			p.t.Error(err)
-		}
-		return cmd, &said
-	}
-	for range kills {
-		cmd, _ := command()
-		time.Sleep(30*time.Millisecond + time.Duration(rand.Int64N(int64(300*time.Millisecond))))
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	cmd, said := command()
-	producer.Wait()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		var waiting int
-		if err := p.db.QueryRow("SELECT COUNT(*) FROM " + p.name + " WHERE status = 'unpaid'").Scan(&waiting); err != nil {
-			p.t.Error(err)
-			break
-		}
-		if waiting == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			p.t.Errorf("%s: %d rows still wait: %s", p.name, waiting, said.String())
-			break
-		}
-	}
-	stop.Store(true)
-	consumers.Wait()
-	_ = cmd.Process.Signal(os.Interrupt)
-	if err := cmd.Wait(); err != nil {
-		p.t.Errorf("%s: the import: %v: %s", p.name, err, said.String())
 	}
 }
