@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/duetime/duetime/internal/bench"
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/internal/svgchart"
 	"github.com/duetime/duetime/internal/timetext"
 	"github.com/duetime/duetime/store"
@@ -147,7 +148,7 @@ func (a *app) bench(ctx context.Context, c *cli.Command) (err error) {
 		return explain(err, url)
 	}
 	if !c.Bool("json") {
-		fmt.Fprintf(a.stdout, "measuring %s (%s)\n", withoutPassword(url), st.Capabilities().Durability)
+		fmt.Fprintf(a.stdout, "measuring %s (%s)\n", storeurl.Shown(url), st.Capabilities().Durability)
 	}
 	footprint, done, err := footprintOf(ctx, url)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/duetime/duetime"
+	"github.com/duetime/duetime/internal/storeurl"
 )
 
 // The scenario: an order that is not paid in time is to be cancelled. A hundred
@@ -68,7 +69,7 @@ func (a *app) demo(ctx context.Context, c *cli.Command) error {
 	}
 	defer d.log.stop()
 	d.log.say("200 orders; each is to be cancelled when its time to pay is over.")
-	d.log.say("Store: %s (%s).", withoutPassword(url), client.Capabilities().Durability)
+	d.log.say("Store: %s (%s).", storeurl.Shown(url), client.Capabilities().Durability)
 	if err := d.play(ctx); err != nil {
 		return explain(err, url)
 	}

@@ -144,20 +144,6 @@ func TestTailWriter(t *testing.T) {
 	}
 }
 
-func TestWithoutPassword(t *testing.T) {
-	for url, want := range map[string]string{
-		"redis://user:se:c@ret@host:1/0": "redis://user:xxxxx@host:1/0",
-		"mysql://u:%zz@h/db":             "mysql://u:xxxxx@h/db",
-		"http://127.0.0.1:7333":          "http://127.0.0.1:7333",
-		"http://u@h":                     "http://u@h",
-		"embedded:/a@b:c":                "embedded:/a@b:c",
-	} {
-		if got := withoutPassword(url); got != want {
-			t.Errorf("%s: got %s, want %s", url, got, want)
-		}
-	}
-}
-
 func TestTriesMade(t *testing.T) {
 	settings := duetime.Settings{MaxAttempts: 25, MaxLost: 10}
 	for _, c := range []struct {

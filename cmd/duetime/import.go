@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/internal/takeover"
 	"github.com/duetime/duetime/internal/takeover/redissource"
 	"github.com/duetime/duetime/internal/timetext"
@@ -134,7 +135,7 @@ func (a *app) importRedis(ctx context.Context, c *cli.Command) error {
 	}
 	client, err := redissource.Dial(args[0])
 	if err != nil {
-		return fmt.Errorf("redis at %s: %w", withoutPassword(args[0]), err)
+		return fmt.Errorf("redis at %s: %w", storeurl.Shown(args[0]), err)
 	}
 	defer client.Close()
 	from := importFrom{name: source.ZSet, one: "1 entry", many: "%d entries", done: "moved", stays: "stays in", stay: "1 entry stays", allStay: "%d entries stay"}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/internal/takeover"
 	"github.com/duetime/duetime/internal/takeover/mysqlsource"
 	"github.com/duetime/duetime/internal/timetext"
@@ -114,7 +115,7 @@ func (a *app) importMySQL(ctx context.Context, c *cli.Command) error {
 		source.To, source.MaxPayload = to, maxPayload
 		var err error
 		if src, err = mysqlsource.Open(ctx, args[0], source); err != nil {
-			return nil, fmt.Errorf("mysql at %s: %w", withoutPassword(args[0]), err)
+			return nil, fmt.Errorf("mysql at %s: %w", storeurl.Shown(args[0]), err)
 		}
 		return src, nil
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/duetime/duetime/internal/migrate"
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/internal/timetext"
 	"github.com/duetime/duetime/store"
 	"github.com/duetime/duetime/store/diskstore"
@@ -128,7 +129,7 @@ func storeName(url string) string {
 			return "embedded:" + abs
 		}
 	}
-	return strings.TrimSuffix(withoutPassword(url), "/")
+	return strings.TrimSuffix(storeurl.Shown(url), "/")
 }
 
 // isStore refuses an embedded store that is not there, which opening would make.

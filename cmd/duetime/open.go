@@ -7,10 +7,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/store"
 	"github.com/duetime/duetime/store/diskstore"
 	"github.com/duetime/duetime/store/memstore"
@@ -31,7 +31,7 @@ const (
 // none.
 func openStore(ctx context.Context, rawURL string, patient bool) (store.Store, error) {
 	refuse := func(problem string, args ...any) (store.Store, error) {
-		return nil, store.NewInputError("store", withoutPassword(rawURL), problem, args...)
+		return nil, store.NewInputError("store", storeurl.Shown(rawURL), problem, args...)
 	}
 	scheme, rest, ok := strings.Cut(rawURL, ":")
 	if !ok {
@@ -98,28 +98,6 @@ func openRedis(ctx context.Context, rawURL string) (store.Store, error) {
 	return redisstore.Open(ctx, opts)
 }
 
-// passwordOption is a password among the options of a URL.
-var passwordOption = regexp.MustCompile(`([?&][a-z_]*password=)[^&]*`)
-
-// withoutPassword keeps passwords out of messages, those in URLs that can not be
-// parsed too.
-func withoutPassword(rawURL string) string {
-	if strings.HasPrefix(rawURL, "tiered:") {
-		return tieredWithoutPassword(rawURL)
-	}
-	rawURL = passwordOption.ReplaceAllString(rawURL, "${1}xxxxx")
-	scheme, rest, ok := strings.Cut(rawURL, "://")
-	at := strings.LastIndexByte(rest, '@')
-	if !ok || at < 0 {
-		return rawURL
-	}
-	user, _, ok := strings.Cut(rest[:at], ":")
-	if !ok {
-		return rawURL
-	}
-	return scheme + "://" + user + ":xxxxx" + rest[at:]
-}
-
 // dataDir is where serve keeps its tasks if nobody says otherwise.
 func dataDir() (string, error) {
 	// The specification of XDG_DATA_HOME says that a relative path is to be
@@ -145,9 +123,9 @@ func noServer(err error) bool {
 func explain(err error, storeURL string) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		if !strings.HasPrefix(storeURL, "http") { // a server of somebody else's
-			return fmt.Errorf("there is no server at %s: is it running? Name another store with --store (%w)", withoutPassword(storeURL), err)
+			return fmt.Errorf("there is no server at %s: is it running? Name another store with --store (%w)", storeurl.Shown(storeURL), err)
 		}
-		return fmt.Errorf("there is no server at %s: start one with duetime serve, or name another store with --store (%w)", withoutPassword(storeURL), err)
+		return fmt.Errorf("there is no server at %s: start one with duetime serve, or name another store with --store (%w)", storeurl.Shown(storeURL), err)
 	}
 	return err
 }

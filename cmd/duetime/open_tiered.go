@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/store"
 	"github.com/duetime/duetime/store/mysqlstore"
 	"github.com/duetime/duetime/store/redisstore"
@@ -18,7 +19,7 @@ import (
 // Redis need not be there, MySQL has to be.
 func openTiered(ctx context.Context, rawURL string) (store.Store, error) {
 	refuse := func(problem string, args ...any) (store.Store, error) {
-		return nil, store.NewInputError("store", withoutPassword(rawURL), problem, args...)
+		return nil, store.NewInputError("store", storeurl.Shown(rawURL), problem, args...)
 	}
 	text, ok := strings.CutPrefix(rawURL, "tiered:?")
 	if !ok {
@@ -69,27 +70,4 @@ func openTiered(ctx context.Context, rawURL string) (store.Store, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// tieredWithoutPassword is withoutPassword for URLs that have URLs in them. Of what
-// it does not understand it shows nothing.
-func tieredWithoutPassword(rawURL string) string {
-	before, query, _ := strings.Cut(rawURL, "?")
-	if before != "tiered:" {
-		return "tiered:xxxxx"
-	}
-	var shown []string
-	for part := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(part, "=")
-		plain, err := url.QueryUnescape(value)
-		switch {
-		case err == nil && (name == "hot" || name == "cold") && strings.Contains(plain, "://"):
-			shown = append(shown, name+"="+url.QueryEscape(withoutPassword(plain)))
-		case name == "window":
-			shown = append(shown, part)
-		default:
-			shown = append(shown, "xxxxx")
-		}
-	}
-	return "tiered:?" + strings.Join(shown, "&")
 }

@@ -20,8 +20,4 @@ func TestTieredURLs(t *testing.T) {
 			t.Errorf("%s: the error shows a password: %v", url, err)
 		}
 	}
-	got := withoutPassword("tiered:?hot=redis%3A%2F%2Fu%3Asecret%40h%3A1%3Fsentinel_password%3Dsecret&cold=mysql://u:secret@h/d&window=5m")
-	if strings.Contains(got, "secret") || !strings.Contains(got, "window=5m") || !strings.Contains(got, "cold=mysql%3A%2F%2Fu%3Axxxxx%40h%2Fd") {
-		t.Errorf("shown as %s", got)
-	}
 }

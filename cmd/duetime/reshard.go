@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/store"
 )
 
@@ -57,7 +58,7 @@ func (a *app) reshard(ctx context.Context, c *cli.Command) (err error) {
 	}()
 	r, ok := store.As[resharder](st)
 	if !ok {
-		return store.NewInputError("store", withoutPassword(url), "has no shards: name the Redis itself, as redis:// or redis+cluster://")
+		return store.NewInputError("store", storeurl.Shown(url), "has no shards: name the Redis itself, as redis:// or redis+cluster://")
 	}
 	bar := newProgress(a.stderr)
 	total := int64(0)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/server"
 	"github.com/duetime/duetime/store"
 )
@@ -50,7 +51,7 @@ func (a *app) serve(ctx context.Context, c *cli.Command) (err error) {
 		url = "embedded:" + dir
 	}
 	if strings.HasPrefix(url, "http:") || strings.HasPrefix(url, "https:") {
-		return store.NewInputError("store", withoutPassword(url), "is a server itself: serve needs a store, such as embedded:PATH")
+		return store.NewInputError("store", storeurl.Shown(url), "is a server itself: serve needs a store, such as embedded:PATH")
 	}
 
 	// Writing to disk holds one of Go's processors for as long as it takes, and what
@@ -78,7 +79,7 @@ func (a *app) serve(ctx context.Context, c *cli.Command) (err error) {
 		return err
 	}
 	fmt.Fprintf(a.stdout, "duetime serves http://%s, docs at /docs; tasks are in %s (%s)\n",
-		listener.Addr(), withoutPassword(url), st.Capabilities().Durability)
+		listener.Addr(), storeurl.Shown(url), st.Capabilities().Durability)
 	said := make(chan struct{})
 	unsaid := context.AfterFunc(ctx, func() {
 		defer close(said)

@@ -44,6 +44,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/store"
 )
 
@@ -146,7 +147,7 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	}
 	inner, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, fmt.Errorf("mysql %s: %w", redact(rawURL), err)
+		return nil, fmt.Errorf("mysql %s: %w", storeurl.Shown(rawURL), err)
 	}
 	s.queues = queues{wakers: &s.wakers, byName: make(map[string]*queue)}
 	s.nextShard.Store(rand.Uint64N(shards))
@@ -158,7 +159,7 @@ func Open(ctx context.Context, rawURL string, opts *Options) (*Store, error) {
 	if err := s.start(ctx); err != nil {
 		s.stop()
 		_ = s.db.Close()
-		return nil, fmt.Errorf("mysql %s: %w", redact(rawURL), err)
+		return nil, fmt.Errorf("mysql %s: %w", storeurl.Shown(rawURL), err)
 	}
 	return s, nil
 }

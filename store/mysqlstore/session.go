@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/store"
 )
 
@@ -50,7 +51,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // parseURL reads mysql://user:password@host:port/database?parameters.
 func parseURL(rawURL string) (*mysql.Config, error) {
 	refuse := func(problem string, args ...any) (*mysql.Config, error) {
-		return nil, store.NewInputError("store", redact(rawURL), problem, args...)
+		return nil, store.NewInputError("store", storeurl.Shown(rawURL), problem, args...)
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -112,7 +113,7 @@ func connectionsIn(rawURL string) (int, error) {
 	}
 	n, err := strconv.Atoi(u.Query().Get("connections"))
 	if err != nil || n < minConnections || n > math.MaxInt16 {
-		return 0, store.NewInputError("store", redact(rawURL), "connections is %q, must be %d or more", u.Query().Get("connections"), minConnections)
+		return 0, store.NewInputError("store", storeurl.Shown(rawURL), "connections is %q, must be %d or more", u.Query().Get("connections"), minConnections)
 	}
 	return n, nil
 }
@@ -120,20 +121,6 @@ func connectionsIn(rawURL string) (int, error) {
 type silent struct{}
 
 func (silent) Print(...any) {}
-
-// redact keeps passwords out of messages.
-func redact(rawURL string) string {
-	scheme, rest, ok := strings.Cut(rawURL, "://")
-	at := strings.LastIndexByte(rest, '@')
-	if !ok || at < 0 {
-		return rawURL
-	}
-	user, _, ok := strings.Cut(rest[:at], ":")
-	if !ok {
-		return rawURL
-	}
-	return scheme + "://" + user + ":xxxxx" + rest[at:]
-}
 
 // Numbers of the server's errors.
 const (

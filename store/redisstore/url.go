@@ -5,11 +5,11 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/duetime/duetime/internal/storeurl"
 	"github.com/duetime/duetime/store"
 )
 
@@ -29,7 +29,7 @@ import (
 func ParseURL(text string) (*Options, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	refuse := func(problem string, args ...any) (*Options, error) {
-		return nil, store.NewInputError("store", hidePassword(text), problem, args...)
+		return nil, store.NewInputError("store", storeurl.Shown(text), problem, args...)
 	}
 	if !ok {
 		return refuse("must begin with redis://, rediss://, redis+cluster:// or redis+sentinel://")
@@ -171,21 +171,4 @@ func number(v string) (int, error) {
 		err = store.NewInputError("number", v, "must be 1 or more")
 	}
 	return n, err
-}
-
-// passwordOption is a password among the options of a URL.
-var passwordOption = regexp.MustCompile(`([?&][a-z_]*password=)[^&]*`)
-
-func hidePassword(text string) string {
-	text = passwordOption.ReplaceAllString(text, "${1}xxxxx")
-	scheme, rest, ok := strings.Cut(text, "://")
-	at := strings.LastIndexByte(rest, '@')
-	if !ok || at < 0 {
-		return text
-	}
-	user, _, ok := strings.Cut(rest[:at], ":")
-	if !ok {
-		return text
-	}
-	return scheme + "://" + user + ":xxxxx" + rest[at:]
 }
