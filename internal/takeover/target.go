@@ -118,24 +118,34 @@ func (t *target) schedule(ctx context.Context, entries []Entry, conflict store.C
 	return t.store.Schedule(ctx, tasks)
 }
 
-// letGo gives entries that are held their own due time.
-func (t *target) letGo(ctx context.Context, entries []Entry) error {
+// stillHeld says which entries are in the store and held.
+func (t *target) stillHeld(ctx context.Context, entries []Entry) ([]Entry, error) {
 	keys := make([]store.Key, len(entries))
 	for i, e := range entries {
 		keys[i] = store.Key{Queue: t.queue, ID: e.ID}
 	}
 	found, err := t.store.Get(ctx, keys)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var moves []store.RescheduleRequest
+	var held []Entry
 	for i, r := range found {
 		if r.Outcome == store.Found && t.held(r.Task) {
-			moves = append(moves, store.RescheduleRequest{Queue: t.queue, ID: entries[i].ID, Due: entries[i].Due})
+			held = append(held, entries[i])
 		}
 	}
-	if len(moves) == 0 {
-		return nil
+	return held, nil
+}
+
+// letGo gives entries that are held their own due time.
+func (t *target) letGo(ctx context.Context, entries []Entry) error {
+	entries, err := t.stillHeld(ctx, entries)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	moves := make([]store.RescheduleRequest, len(entries))
+	for i, e := range entries {
+		moves[i] = store.RescheduleRequest{Queue: t.queue, ID: e.ID, Due: e.Due}
 	}
 	results, err := t.store.Reschedule(ctx, moves)
 	if err != nil {
@@ -151,22 +161,13 @@ func (t *target) letGo(ctx context.Context, entries []Entry) error {
 
 // drop removes entries that are held.
 func (t *target) drop(ctx context.Context, entries []Entry) error {
-	keys := make([]store.Key, len(entries))
-	for i, e := range entries {
-		keys[i] = store.Key{Queue: t.queue, ID: e.ID}
-	}
-	found, err := t.store.Get(ctx, keys)
-	if err != nil {
+	entries, err := t.stillHeld(ctx, entries)
+	if err != nil || len(entries) == 0 {
 		return err
 	}
-	var cancels []store.CancelRequest
-	for i, r := range found {
-		if r.Outcome == store.Found && t.held(r.Task) {
-			cancels = append(cancels, store.CancelRequest{Queue: t.queue, ID: entries[i].ID})
-		}
-	}
-	if len(cancels) == 0 {
-		return nil
+	cancels := make([]store.CancelRequest, len(entries))
+	for i, e := range entries {
+		cancels[i] = store.CancelRequest{Queue: t.queue, ID: e.ID}
 	}
 	results, err := t.store.Cancel(ctx, cancels)
 	if err != nil {

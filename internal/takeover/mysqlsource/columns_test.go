@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/duetime/duetime/internal/takeover"
+	"github.com/duetime/duetime/internal/takeover/takeovertest"
 	"github.com/duetime/duetime/store"
 )
 
@@ -182,8 +183,8 @@ func TestBytes(t *testing.T) {
 			payload = []byte(c.text)
 		}
 		for _, id := range ids {
-			w.exec("INSERT INTO `a ``b.中` VALUES (?, ?, ?)", id, w.clock.Now().UnixMilli(), payload)
-			w.want[id] = entry{time.UnixMilli(w.clock.Now().UnixMilli()).UTC(), c.text}
+			w.exec("INSERT INTO `a ``b.中` VALUES (?, ?, ?)", id, w.dest.Clock.Now().UnixMilli(), payload)
+			w.want[id] = takeovertest.Entry{Due: time.UnixMilli(w.dest.Clock.Now().UnixMilli()).UTC(), Payload: c.text}
 		}
 		opts := options()
 		opts.Table, opts.IDColumn, opts.DueColumn, opts.PayloadColumn = "a `b.中", "I D`", "at", "päy"
@@ -209,7 +210,7 @@ func TestPages(t *testing.T) {
 	const n = 5000
 	var values []string
 	for i := range n {
-		values = append(values, fmt.Sprintf("('Order-%d', %d, 'p', 0)", i*7919%100_000, w.clock.Now().UnixMilli()+int64(i%10)))
+		values = append(values, fmt.Sprintf("('Order-%d', %d, 'p', 0)", i*7919%100_000, w.dest.Clock.Now().UnixMilli()+int64(i%10)))
 	}
 	w.exec("INSERT INTO orders VALUES " + strings.Join(values, ","))
 	opts := withSet(options())

@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"github.com/duetime/duetime/internal/takeover"
+	"github.com/duetime/duetime/internal/takeover/takeovertest"
 	"github.com/duetime/duetime/internal/testserver"
 	"github.com/duetime/duetime/store"
-	"github.com/duetime/duetime/store/faultstore"
-	"github.com/duetime/duetime/store/memstore"
-	"github.com/duetime/duetime/store/storetest"
 )
 
 const queue = "q"
@@ -59,19 +57,12 @@ func serverForAll(t testing.TB) *testserver.MariaDBServer {
 // store with a worker. It knows what ran where.
 type world struct {
 	testing.TB
-	ctx   context.Context
-	url   string
-	db    *sql.DB
-	clock *storetest.Clock
-	dest  *memstore.Store
-	want  map[string]entry
-	old   map[string]int // runs by the old consumers
-	runs  map[string][]store.Lease
-}
-
-type entry struct {
-	due     time.Time
-	payload string
+	ctx  context.Context
+	url  string
+	db   *sql.DB
+	dest *takeovertest.Dest
+	want map[string]takeovertest.Entry
+	old  map[string]int // runs by the old consumers
 }
 
 // newWorld has a database of its own.
@@ -79,9 +70,8 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	m := serverForAll(t)
 	w := &world{TB: t, ctx: t.Context()}
-	w.clock = storetest.NewClock()
-	w.dest = memstore.New(&memstore.Options{Now: w.clock.Now})
-	w.want, w.old, w.runs = make(map[string]entry), make(map[string]int), make(map[string][]store.Lease)
+	w.dest = takeovertest.NewDest(t, queue)
+	w.want, w.old = make(map[string]takeovertest.Entry), make(map[string]int)
 	name := fmt.Sprintf("t%d", shared.n.Add(1))
 	var err error
 	w.db, err = sql.Open("mysql", "root@tcp("+m.Addr+")/?autocommit=1&interpolateParams=true&charset=utf8mb4")
@@ -136,14 +126,14 @@ func (w *world) number(text string, args ...any) (n int64) {
 // add is a producer of the old system.
 func (w *world) add(id string, due time.Time) {
 	w.Helper()
-	e := entry{due, "payload of " + id + "\x00\xff"}
+	e := takeovertest.Entry{Due: due, Payload: "payload of " + id + "\x00\xff"}
 	w.want[id] = e
-	w.exec("INSERT INTO orders (id, at, payload) VALUES (?, ?, ?)", id, due.UnixMilli(), []byte(e.payload))
+	w.exec("INSERT INTO orders (id, at, payload) VALUES (?, ?, ?)", id, due.UnixMilli(), []byte(e.Payload))
 }
 
 func (w *world) fill() {
 	w.Helper()
-	now := w.clock.Now().Truncate(time.Millisecond)
+	now := w.dest.Clock.Now().Truncate(time.Millisecond)
 	for i := range 6 {
 		w.add(fmt.Sprint("past", i), now.Add(-time.Duration(i)*time.Minute))
 		w.add(fmt.Sprint("future ", i), now.Add(time.Duration(i+1)*time.Hour))
@@ -157,30 +147,13 @@ func (w *world) fill() {
 func (w *world) pop() {
 	w.Helper()
 	var id string
-	err := w.db.QueryRow("SELECT id FROM orders WHERE status = 0 AND at <= ? ORDER BY at LIMIT 1", w.clock.Now().UnixMilli()).Scan(&id)
+	err := w.db.QueryRow("SELECT id FROM orders WHERE status = 0 AND at <= ? ORDER BY at LIMIT 1", w.dest.Clock.Now().UnixMilli()).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return
 	}
 	w.must(err)
 	if w.exec("UPDATE orders SET status = 1 WHERE status = 0 AND id = ?", id) == 1 {
 		w.old[id]++
-	}
-}
-
-// work runs all that is due in the store.
-func (w *world) work() {
-	w.Helper()
-	for {
-		r, err := w.dest.Claim(w.ctx, []store.ClaimRequest{{Queue: queue, Max: 100, Lease: time.Minute}})
-		w.must(err)
-		if len(r[0].Tasks) == 0 {
-			return
-		}
-		for _, l := range r[0].Tasks {
-			w.runs[l.ID] = append(w.runs[l.ID], l)
-			_, err := w.dest.Settle(w.ctx, []store.Settlement{{Receipt: l.Receipt, Action: store.Ack}})
-			w.must(err)
-		}
 	}
 }
 
@@ -205,114 +178,20 @@ func (w *world) run(opts Options) *takeover.Report {
 // was and not early, and that nothing is left behind.
 func (w *world) check() {
 	w.Helper()
-	w.work()
-	w.clock.Advance(24 * time.Hour)
-	w.work()
-	for id, e := range w.want {
-		if n := w.old[id] + len(w.runs[id]); n != 1 {
-			w.Errorf("%q ran %d times in the old system and %d times in the new", id, w.old[id], len(w.runs[id]))
-		}
-		for _, l := range w.runs[id] {
-			if !l.Due.Equal(e.due) || string(l.Payload) != e.payload || l.ClaimedAt.Before(l.Due) {
-				w.Errorf("%q ran as %+v at %v, want %+v", id, l.Task, l.ClaimedAt, e)
-			}
-		}
-	}
-	for id := range w.runs {
-		if _, ok := w.want[id]; !ok {
-			w.Errorf("%q ran, which nobody has scheduled", id)
-		}
-	}
-	stats, err := w.dest.Stats(w.ctx, queue)
-	w.must(err)
-	if stats != (store.Stats{}) {
-		w.Errorf("the store still has %+v", stats)
-	}
+	w.dest.Check(w.want, w.old)
 	if n := w.number("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'duetime%'"); n != 0 {
 		w.Errorf("%d tables are left", n)
 	}
-}
-
-var errKilled = errors.New("killed")
-
-// dying is a process that ends at its nth step, before or after it.
-type dying struct {
-	takeover.Source
-	n      int // 0: never
-	before bool
-	steps  int
-	do     func(step int)
-}
-
-func (d *dying) step(f func() error) error {
-	d.steps++
-	if d.n > 0 && d.steps > d.n || d.steps == d.n && d.before {
-		return errKilled
-	}
-	if d.do != nil {
-		d.do(d.steps)
-	}
-	err := f()
-	if d.steps == d.n {
-		return errKilled
-	}
-	return err
-}
-
-func (d *dying) Begin(ctx context.Context, hold time.Time) (at time.Time, err error) {
-	err = d.step(func() error { at, err = d.Source.Begin(ctx, hold); return err })
-	return at, err
-}
-
-func (d *dying) Staged(ctx context.Context) (e []takeover.Entry, err error) {
-	err = d.step(func() error { e, err = d.Source.Staged(ctx); return err })
-	return e, err
-}
-
-func (d *dying) Take(ctx context.Context) (e []takeover.Entry, more bool, err error) {
-	err = d.step(func() error { e, more, err = d.Source.Take(ctx); return err })
-	return e, more, err
-}
-
-func (d *dying) Stored(ctx context.Context, e []takeover.Entry) (gone []takeover.Entry, err error) {
-	err = d.step(func() error { gone, err = d.Source.Stored(ctx, e); return err })
-	return gone, err
-}
-
-func (d *dying) PutBack(ctx context.Context, e []takeover.Entry) error {
-	return d.step(func() error { return d.Source.PutBack(ctx, e) })
-}
-
-func (d *dying) Done(ctx context.Context, e []takeover.Entry) error {
-	return d.step(func() error { return d.Source.Done(ctx, e) })
-}
-
-func (d *dying) End(ctx context.Context) error {
-	return d.step(func() error { return d.Source.End(ctx) })
 }
 
 // runDying runs a process that ends at its nth step, and says whether it did.
 func (w *world) runDying(opts Options, n int, before bool, do func(step int)) (steps int, killed bool) {
 	w.Helper()
 	s := w.source(opts)
-	d := &dying{Source: s, n: n, before: before, do: do}
-	dest := faultstore.New(w.dest, func(faultstore.Call) (f faultstore.Fault) {
-		err := d.step(func() error { return nil })
-		switch {
-		case err == nil:
-		case d.steps == d.n && !d.before:
-			f.FailAfter = errKilled
-		default:
-			f.FailBefore = errKilled
-		}
-		return f
-	})
-	_, err := takeover.Run(w.ctx, d, dest, takeover.Options{Queue: queue})
-	if err != nil && !errors.Is(err, errKilled) {
-		w.Fatalf("killed at step %d: %v", n, err)
-	}
+	d := &takeovertest.Dying{Source: s, N: n, Before: before, Do: do}
+	steps, killed = d.Run(w.ctx, w.dest, takeover.Options{Queue: queue})
 	w.must(s.Close())
-	return d.steps, err != nil
+	return steps, killed
 }
 
 // says wants an input error with some words.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/duetime/duetime/internal/takeover"
+	"github.com/duetime/duetime/internal/takeover/takeovertest"
 	"github.com/duetime/duetime/store"
-	"github.com/duetime/duetime/store/memstore"
 )
 
 func withDelete(o Options) Options { o.Delete = true; return o }
@@ -62,17 +62,17 @@ func TestDiesAnywhere(t *testing.T) {
 				w.fill()
 				added := 0
 				do := func(step int) {
-					w.work()
+					w.dest.Work()
 					if step%2 == 0 {
 						w.pop()
 					}
 					if step%3 == 0 && step < 20 {
 						added++
-						w.add(fmt.Sprint("new", added), w.clock.Now().Truncate(time.Millisecond).Add(time.Duration(step-8)*time.Second))
+						w.add(fmt.Sprint("new", added), w.dest.Clock.Now().Truncate(time.Millisecond).Add(time.Duration(step-8)*time.Second))
 					}
 				}
 				_, killed := w.runDying(opts, n, before, do)
-				w.work()
+				w.dest.Work()
 				w.pop()
 				w.runDying(opts, 1+n%11, !before, do)
 				w.pop()
@@ -106,12 +106,12 @@ func TestKeep(t *testing.T) {
 		w.table()
 		w.fill()
 		work := func(step int) {
-			w.work()
+			w.dest.Work()
 			switch step {
 			case 5: // between the first rows being taken and being in the store
 				w.exec("UPDATE orders SET status = 1 WHERE id = 'A'")
 				w.exec("UPDATE orders SET at = at + 1000, payload = 'new' WHERE id = 'a'")
-				w.want["a"] = entry{w.want["a"].due.Add(time.Second), "new"}
+				w.want["a"] = takeovertest.Entry{Due: w.want["a"].Due.Add(time.Second), Payload: "new"}
 				delete(w.want, "A")
 			}
 		}
@@ -119,15 +119,15 @@ func TestKeep(t *testing.T) {
 		if n < 6 {
 			work(5)
 		}
-		w.runDying(opts, 1+n%11, n%2 == 0, func(int) { w.work() })
+		w.runDying(opts, 1+n%11, n%2 == 0, func(int) { w.dest.Work() })
 		for range 2 {
-			w.runDying(opts, 0, false, func(int) { w.work() })
+			w.runDying(opts, 0, false, func(int) { w.dest.Work() })
 		}
 		if got := w.number("SELECT COUNT(*) FROM duetime_import_orders WHERE id <> '' AND phase = 2"); got != 18 {
 			t.Errorf("%d rows noted, want all 18", got)
 		}
-		w.add("later", w.clock.Now().Truncate(time.Millisecond))
-		w.runDying(opts, 0, false, func(int) { w.work() })
+		w.add("later", w.dest.Clock.Now().Truncate(time.Millisecond))
+		w.runDying(opts, 0, false, func(int) { w.dest.Work() })
 		w.exec("DROP TABLE duetime_import_orders")
 		w.check()
 		if t.Failed() {
@@ -147,7 +147,7 @@ func TestBadRows(t *testing.T) {
 		w := newWorld(t)
 		w.exec("CREATE TABLE orders (id VARBINARY(300) UNIQUE, at BIGINT, payload LONGBLOB, status INT NOT NULL DEFAULT 0) ENGINE=InnoDB ROW_FORMAT=DYNAMIC")
 		w.fill()
-		now := w.clock.Now().UnixMilli()
+		now := w.dest.Clock.Now().UnixMilli()
 		bad := 0
 		add := func(id, at, payload any) {
 			bad++
@@ -229,9 +229,9 @@ func TestFollow(t *testing.T) {
 		defer stop()
 		n, quiet := 0, 0
 		var stays []takeover.Left
-		d := &dying{Source: w.source(opts), do: func(int) {
+		d := &takeovertest.Dying{Source: w.source(opts), Do: func(int) {
 			if n < 40 {
-				w.add(fmt.Sprint("new", n), w.clock.Now().Truncate(time.Millisecond).Add(time.Duration(n-20)*time.Second))
+				w.add(fmt.Sprint("new", n), w.dest.Clock.Now().Truncate(time.Millisecond).Add(time.Duration(n-20)*time.Second))
 				n++
 				if n%20 == 0 {
 					w.exec("INSERT INTO orders (id, at) VALUES (?, 5)", fmt.Sprint("bad", n))
@@ -239,7 +239,7 @@ func TestFollow(t *testing.T) {
 			} else if quiet++; quiet > 30 {
 				stop()
 			}
-			w.work()
+			w.dest.Work()
 		}}
 		r, err := takeover.Run(ctx, d, w.dest, takeover.Options{Queue: queue, Follow: true, Replace: true, Poll: time.Millisecond, Stays: func(l takeover.Left) { stays = append(stays, l) }})
 		w.must(err)
@@ -336,7 +336,7 @@ func TestSetThatChangesNothing(t *testing.T) {
 			t.Errorf("%s: %v, want %q", set, err, want)
 		}
 		w.exec("DROP TABLE duetime_import_orders")
-		w.dest = memstore.New(&memstore.Options{Now: w.clock.Now})
+		w.dest = takeovertest.NewDest(t, queue)
 	}
 	if n := w.number("SELECT COUNT(*) FROM orders WHERE status = 0"); n != 19 {
 		t.Errorf("%d rows wait, want all 19", n)

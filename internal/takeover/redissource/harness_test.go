@@ -2,7 +2,6 @@ package redissource
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,11 +11,9 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/duetime/duetime/internal/takeover"
+	"github.com/duetime/duetime/internal/takeover/takeovertest"
 	"github.com/duetime/duetime/internal/testserver"
 	"github.com/duetime/duetime/store"
-	"github.com/duetime/duetime/store/faultstore"
-	"github.com/duetime/duetime/store/memstore"
-	"github.com/duetime/duetime/store/storetest"
 )
 
 const (
@@ -31,26 +28,17 @@ type world struct {
 	testing.TB
 	ctx    context.Context
 	client rueidis.Client
-	clock  *storetest.Clock
-	dest   *memstore.Store
-	want   map[string]entry
+	dest   *takeovertest.Dest
+	want   map[string]takeovertest.Entry
 	old    map[string]int // runs by the old consumers
-	runs   map[string][]store.Lease
-	order  []string
-}
-
-type entry struct {
-	score   int64
-	payload string
 }
 
 // newWorld uses a server again; it is emptied.
 func newWorld(t testing.TB, client rueidis.Client) *world {
 	t.Helper()
 	w := &world{TB: t, ctx: context.Background(), client: client}
-	w.clock = storetest.NewClock()
-	w.dest = memstore.New(&memstore.Options{Now: w.clock.Now})
-	w.want, w.old, w.runs = make(map[string]entry), make(map[string]int), make(map[string][]store.Lease)
+	w.dest = takeovertest.NewDest(t, queue)
+	w.want, w.old = make(map[string]takeovertest.Entry), make(map[string]int)
 	w.do("FLUSHALL")
 	return w
 }
@@ -97,15 +85,15 @@ func (w *world) number(args ...string) int64 {
 // add is a producer of the old system, with a hash.
 func (w *world) add(id string, due time.Time) {
 	w.Helper()
-	e := entry{due.UnixMilli(), "payload of " + id + "\x00\xff"}
+	e := takeovertest.Entry{Due: due.Truncate(time.Millisecond), Payload: "payload of " + id + "\x00\xff"}
 	w.want[id] = e
-	w.do("HSET", hash, id, e.payload)
-	w.do("ZADD", zset, fmt.Sprint(e.score), id)
+	w.do("HSET", hash, id, e.Payload)
+	w.do("ZADD", zset, fmt.Sprint(e.Due.UnixMilli()), id)
 }
 
 func (w *world) fill() {
 	w.Helper()
-	now := w.clock.Now()
+	now := w.dest.Clock.Now()
 	for i := range 6 {
 		w.add(fmt.Sprint("past", i), now.Add(-time.Duration(i)*time.Minute))
 	}
@@ -119,31 +107,13 @@ func (w *world) fill() {
 // pop is a consumer of the old system: it reads the head and runs what it removes.
 func (w *world) pop() {
 	w.Helper()
-	m := w.do("ZRANGEBYSCORE", zset, "-inf", fmt.Sprint(w.clock.Now().UnixMilli()), "LIMIT", "0", "1")
+	m := w.do("ZRANGEBYSCORE", zset, "-inf", fmt.Sprint(w.dest.Clock.Now().UnixMilli()), "LIMIT", "0", "1")
 	ids, err := m.AsStrSlice()
 	w.must(err)
 	for _, id := range ids {
 		if w.number("ZREM", zset, id) == 1 {
 			w.old[id]++
 			w.do("HDEL", hash, id)
-		}
-	}
-}
-
-// work runs all that is due in the store.
-func (w *world) work() {
-	w.Helper()
-	for {
-		r, err := w.dest.Claim(w.ctx, []store.ClaimRequest{{Queue: queue, Max: 100, Lease: time.Minute}})
-		w.must(err)
-		if len(r[0].Tasks) == 0 {
-			return
-		}
-		for _, l := range r[0].Tasks {
-			w.runs[l.ID] = append(w.runs[l.ID], l)
-			w.order = append(w.order, l.ID)
-			_, err := w.dest.Settle(w.ctx, []store.Settlement{{Receipt: l.Receipt, Action: store.Ack}})
-			w.must(err)
 		}
 	}
 }
@@ -173,24 +143,7 @@ func (w *world) check() {
 	if keys := w.keys(); len(keys) > 0 {
 		w.Errorf("left in Redis: %q", keys)
 	}
-	w.work()
-	w.clock.Advance(24 * time.Hour)
-	w.work()
-	for id, e := range w.want {
-		if n := w.old[id] + len(w.runs[id]); n != 1 {
-			w.Errorf("%q ran %d times in the old system and %d times in the new", id, w.old[id], len(w.runs[id]))
-		}
-		for _, l := range w.runs[id] {
-			if l.Due.UnixMilli() != e.score || string(l.Payload) != e.payload || l.ClaimedAt.Before(l.Due) {
-				w.Errorf("%q ran as %+v at %v, want %+v", id, l.Task, l.ClaimedAt, e)
-			}
-		}
-	}
-	stats, err := w.dest.Stats(w.ctx, queue)
-	w.must(err)
-	if stats != (store.Stats{}) {
-		w.Errorf("the store still has %+v", stats)
-	}
+	w.dest.Check(w.want, w.old)
 }
 
 func (w *world) keys() []string {
@@ -202,89 +155,13 @@ func (w *world) keys() []string {
 	return keys
 }
 
-var errKilled = errors.New("killed")
-
-// dying is a process that ends at its nth step, before or after it.
-type dying struct {
-	takeover.Source
-	n      int // 0: never
-	before bool
-	steps  int
-	do     func(step int)
-}
-
-func (d *dying) step(f func() error) error {
-	d.steps++
-	if d.n > 0 && d.steps > d.n || d.steps == d.n && d.before {
-		return errKilled
-	}
-	if d.do != nil {
-		d.do(d.steps)
-	}
-	err := f()
-	if d.steps == d.n {
-		return errKilled
-	}
-	return err
-}
-
-func (d *dying) Begin(ctx context.Context, hold time.Time) (at time.Time, err error) {
-	err = d.step(func() error { at, err = d.Source.Begin(ctx, hold); return err })
-	return at, err
-}
-
-func (d *dying) Staged(ctx context.Context) (e []takeover.Entry, err error) {
-	err = d.step(func() error { e, err = d.Source.Staged(ctx); return err })
-	return e, err
-}
-
-func (d *dying) Take(ctx context.Context) (e []takeover.Entry, more bool, err error) {
-	err = d.step(func() error {
-		e, more, err = d.Source.Take(ctx)
-		return err
-	})
-	return e, more, err
-}
-
-func (d *dying) Stored(ctx context.Context, e []takeover.Entry) (gone []takeover.Entry, err error) {
-	err = d.step(func() error { gone, err = d.Source.Stored(ctx, e); return err })
-	return gone, err
-}
-
-func (d *dying) PutBack(ctx context.Context, e []takeover.Entry) error {
-	return d.step(func() error { return d.Source.PutBack(ctx, e) })
-}
-
-func (d *dying) Done(ctx context.Context, e []takeover.Entry) error {
-	return d.step(func() error { return d.Source.Done(ctx, e) })
-}
-
-func (d *dying) End(ctx context.Context) error {
-	return d.step(func() error { return d.Source.End(ctx) })
-}
-
 // runDying runs a process that ends at its nth step, and says whether it did.
 func (w *world) runDying(opts Options, topts takeover.Options, n int, before bool, do func(step int)) (steps int, killed bool) {
 	w.Helper()
 	w.do("DEL", w.source(opts).keys.lock) // it has run out
-	d := &dying{Source: w.source(opts), n: n, before: before, do: do}
-	dest := faultstore.New(w.dest, func(faultstore.Call) (f faultstore.Fault) {
-		err := d.step(func() error { return nil })
-		switch {
-		case err == nil:
-		case d.steps == d.n && !d.before:
-			f.FailAfter = errKilled
-		default:
-			f.FailBefore = errKilled
-		}
-		return f
-	})
+	d := &takeovertest.Dying{Source: w.source(opts), N: n, Before: before, Do: do}
 	topts.Queue = queue
-	_, err := takeover.Run(w.ctx, d, dest, topts)
-	if err != nil && !errors.Is(err, errKilled) {
-		w.Fatalf("killed at step %d: %v", n, err)
-	}
-	return d.steps, err != nil
+	return d.Run(w.ctx, w.dest, topts)
 }
 
 func coin() bool { return rand.IntN(2) == 0 }

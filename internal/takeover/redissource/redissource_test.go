@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/duetime/duetime/internal/takeover"
+	"github.com/duetime/duetime/internal/takeover/takeovertest"
 	"github.com/duetime/duetime/internal/testserver"
 	"github.com/duetime/duetime/store"
 )
@@ -23,9 +24,9 @@ func TestTakeOver(t *testing.T) {
 	if r.Moved != 19 || r.Left != 0 || r.Staged || r.Interrupted || done != 19 || total != 19 {
 		t.Errorf("report %+v, progress %d of %d", r, done, total)
 	}
-	w.work()
-	if want := []string{"same0", "same1", "same2", "same3", "same4", "same5", "past5", "past4", "past3", "past2", "past1", "past0"}; !slices.Equal(w.order, want) {
-		t.Errorf("ran in the order %v, want %v", w.order, want)
+	w.dest.Work()
+	if want := []string{"same0", "same1", "same2", "same3", "same4", "same5", "past5", "past4", "past3", "past2", "past1", "past0"}; !slices.Equal(w.dest.Order, want) {
+		t.Errorf("ran in the order %v, want %v", w.dest.Order, want)
 	}
 	w.check()
 }
@@ -40,18 +41,18 @@ func TestDiesAnywhere(t *testing.T) {
 				w := newWorld(t, client)
 				w.fill()
 				do := func(step int) {
-					w.work()
+					w.dest.Work()
 					if !fresh && step%2 == 0 {
 						w.pop()
 					}
 					if step%3 == 0 && step < 20 {
-						w.add(fmt.Sprint("new", step), w.clock.Now().Add(time.Duration(step-8)*time.Second))
+						w.add(fmt.Sprint("new", step), w.dest.Clock.Now().Add(time.Duration(step-8)*time.Second))
 					}
 				}
 				steps, killed := w.runDying(options(), takeover.Options{}, n, before, do)
-				w.work()
+				w.dest.Work()
 				// Another end while it goes on.
-				w.runDying(options(), takeover.Options{}, 1+n%11, !before, func(int) { w.work() })
+				w.runDying(options(), takeover.Options{}, 1+n%11, !before, func(int) { w.dest.Work() })
 				w.runDying(options(), takeover.Options{}, 0, false, nil)
 				w.check()
 				if t.Failed() {
@@ -77,7 +78,7 @@ func TestKeep(t *testing.T) {
 	for n := 1; ; n++ {
 		w := newWorld(t, client)
 		w.fill()
-		work := func(int) { w.work() }
+		work := func(int) { w.dest.Work() }
 		_, killed := w.runDying(opts, takeover.Options{}, n, coin(), work)
 		w.runDying(opts, takeover.Options{}, 1+n%11, coin(), work)
 		for range 2 {
@@ -89,7 +90,7 @@ func TestKeep(t *testing.T) {
 		if got := w.number("HLEN", ImportedKey(zset)); got != 19 {
 			t.Fatalf("%d entries noted, want all 19", got)
 		}
-		w.add("later", w.clock.Now())
+		w.add("later", w.dest.Clock.Now())
 		w.runDying(opts, takeover.Options{}, 0, false, work)
 		w.do("DEL", zset, hash, ImportedKey(zset))
 		w.check()
@@ -111,7 +112,7 @@ func TestBadEntries(t *testing.T) {
 		w.fill()
 		opts := options()
 		opts.MaxPayload, opts.Keep = 1000, keep
-		now := fmt.Sprint(w.clock.Now().UnixMilli())
+		now := fmt.Sprint(w.dest.Clock.Now().UnixMilli())
 		bad := map[string]string{}
 		for i := range 1200 { // more than two slices of them, before all others
 			bad[fmt.Sprintf("bad\x01%d", i)] = "1772366400000"
@@ -167,10 +168,10 @@ func TestFieldThatComesLater(t *testing.T) {
 	w := newWorld(t, single(t))
 	ctx, stop := context.WithTimeout(w.ctx, 10*time.Second)
 	defer stop()
-	at := w.clock.Now()
+	at := w.dest.Clock.Now()
 	w.do("ZADD", zset, fmt.Sprint(at.UnixMilli()), "late")
 	polls := 0
-	d := &dying{Source: w.source(options()), do: func(int) {
+	d := &takeovertest.Dying{Source: w.source(options()), Do: func(int) {
 		polls++
 		if polls == 10 {
 			w.add("late", at)
@@ -308,7 +309,12 @@ func TestLock(t *testing.T) {
 		t.Errorf("the second began after %v with hold %v, want the first's", took, got)
 	}
 	for name, do := range map[string]func() error{
-		"take":    func() error { first.Rewind(); w.add("x", w.clock.Now()); _, _, err := first.Take(w.ctx); return err },
+		"take": func() error {
+			first.Rewind()
+			w.add("x", w.dest.Clock.Now())
+			_, _, err := first.Take(w.ctx)
+			return err
+		},
 		"stored":  func() error { _, err := first.Stored(w.ctx, entries); return err },
 		"putback": func() error { return first.PutBack(w.ctx, entries) },
 		"done":    func() error { return first.Done(w.ctx, entries) },
@@ -338,9 +344,9 @@ func TestFollow(t *testing.T) {
 	ctx, stop := context.WithCancel(w.ctx)
 	defer stop()
 	n := 0
-	d := &dying{Source: w.source(options()), do: func(int) {
+	d := &takeovertest.Dying{Source: w.source(options()), Do: func(int) {
 		if n < 100 {
-			w.add(fmt.Sprint("new", n), w.clock.Now().Add(time.Duration(n-50)*time.Second))
+			w.add(fmt.Sprint("new", n), w.dest.Clock.Now().Add(time.Duration(n-50)*time.Second))
 			n++
 		} else if w.number("ZCARD", zset) == 0 {
 			stop()
@@ -348,7 +354,7 @@ func TestFollow(t *testing.T) {
 		if n%10 == 0 {
 			w.do("SCRIPT", "FLUSH") // as a restart does
 		}
-		w.work()
+		w.dest.Work()
 		w.pop()
 	}}
 	r, err := takeover.Run(ctx, d, w.dest, takeover.Options{Queue: queue, Follow: true, Replace: true, Poll: time.Millisecond})
@@ -383,7 +389,7 @@ func TestCluster(t *testing.T) {
 	w.do("SET", "other", "x")
 	for i, key := range []string{"orders", "{a}orders", "x:{a}:中 z"} {
 		for j := range 700 {
-			w.do("ZADD", key, fmt.Sprint(w.clock.Now().UnixMilli()+int64(j)), fmt.Sprintf("%d-%d", i, j))
+			w.do("ZADD", key, fmt.Sprint(w.dest.Clock.Now().UnixMilli()+int64(j)), fmt.Sprintf("%d-%d", i, j))
 		}
 		opts := options()
 		opts.ZSet, opts.Hash = key, ""

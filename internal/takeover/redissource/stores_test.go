@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/duetime/duetime/internal/takeover"
+	"github.com/duetime/duetime/internal/takeover/takeovertest"
 	"github.com/duetime/duetime/internal/testserver"
 	"github.com/duetime/duetime/store"
 )
@@ -66,7 +67,7 @@ func TestWithoutImporter(t *testing.T) {
 func TestDeadTaskIsNoObstacle(t *testing.T) {
 	w := newWorld(t, single(t))
 	w.fill()
-	_, err := w.dest.Import(w.ctx, []store.Task{{Queue: queue, ID: "past1", State: store.StateDead, Due: w.clock.Now(), Created: w.clock.Now()}})
+	_, err := w.dest.Import(w.ctx, []store.Task{{Queue: queue, ID: "past1", State: store.StateDead, Due: w.dest.Clock.Now(), Created: w.dest.Clock.Now()}})
 	w.must(err)
 	if r := w.run(options()); r.Moved != 19 {
 		t.Errorf("report %+v", r)
@@ -100,20 +101,20 @@ func TestRedisKilled(t *testing.T) {
 	server := testserver.Redis(t, &testserver.RedisOptions{AOF: true, Config: []string{"--appendfsync", "always"}})
 	w := newWorld(t, dial(t, "redis://"+server.Addr))
 	for i := range 600 {
-		w.add(fmt.Sprint("past", i), w.clock.Now().Add(-time.Duration(i)*time.Second))
+		w.add(fmt.Sprint("past", i), w.dest.Clock.Now().Add(-time.Duration(i)*time.Second))
 	}
 	opts := options()
 	opts.LockTime = 200 * time.Millisecond
 	kills, steps, failures := 0, 0, 0
 	for {
-		d := &dying{Source: w.source(opts), do: func(int) {
+		d := &takeovertest.Dying{Source: w.source(opts), Do: func(int) {
 			if steps++; steps%100 == 50 && kills < 4 {
 				kills++
 				time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, server.Kill)
 			}
 		}}
 		_, err := takeover.Run(w.ctx, d, w.dest, takeover.Options{Queue: queue})
-		w.work()
+		w.dest.Work()
 		if err == nil {
 			break
 		}
