@@ -41,8 +41,8 @@ func (s *Store) run(ctx context.Context, calls []call) ([]reply, error) {
 		todo[i] = i
 	}
 	full := false // with the text of the script, as the server has not seen it
-	var deadline time.Time
-	for pause := time.Millisecond; ; {
+	var tries tries
+	for {
 		results, err := s.send(ctx, calls, todo, full)
 		if err != nil {
 			return nil, err
@@ -78,17 +78,30 @@ func (s *Store) run(ctx context.Context, calls []call) ([]reply, error) {
 			full = true
 			continue
 		}
-		if now := time.Now(); deadline.IsZero() {
-			deadline = now.Add(patience)
-		} else if now.After(deadline) {
-			_, err := results[len(results)-1].ToMessage()
-			return nil, fmt.Errorf("redis did not become ready in %v: %w", patience, err)
-		}
-		if err := sleep(ctx, pause); err != nil {
+		_, err = results[len(results)-1].ToMessage()
+		if err := tries.wait(ctx, err); err != nil {
 			return nil, err
 		}
-		pause = min(2*pause, 100*time.Millisecond)
 	}
+}
+
+// tries are those of one call that the server was not ready for.
+type tries struct {
+	deadline time.Time
+	pause    time.Duration
+}
+
+// wait returns when it is time to try again, or an error when there has been enough
+// of that. cause is what the server said.
+func (t *tries) wait(ctx context.Context, cause error) error {
+	if now := time.Now(); t.deadline.IsZero() {
+		t.deadline, t.pause = now.Add(patience), time.Millisecond
+	} else if now.After(t.deadline) {
+		return fmt.Errorf("redis did not become ready in %v: %w", patience, cause)
+	}
+	err := sleep(ctx, t.pause)
+	t.pause = min(2*t.pause, 100*time.Millisecond)
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

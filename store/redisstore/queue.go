@@ -86,13 +86,13 @@ func (s *Store) reload(ctx context.Context, name string) (*known, error) {
 
 // readQueue reads what is written of a queue, again while the server is not ready.
 func (s *Store) readQueue(ctx context.Context, name string) ([]rueidis.RedisMessage, error) {
-	deadline := time.Now().Add(patience)
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	var tries tries
+	for {
 		fields, err := s.client.Do(ctx, s.client.B().Hmget().Key(s.queueKey(name)).Field("layout", "settings", "bell").Build()).ToArray()
-		if err == nil || kindOf(err) != notReady || time.Now().After(deadline) {
+		if err == nil || kindOf(err) != notReady {
 			return fields, err
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := tries.wait(ctx, err); err != nil {
 			return nil, err
 		}
 	}

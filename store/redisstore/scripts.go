@@ -37,17 +37,18 @@ local function time()
 end
 `
 
-func newScripts(clock string) *scripts {
-	read := func(name string) string {
-		text, err := luaFiles.ReadFile(path.Join("lua", name+".lua"))
-		if err != nil {
-			panic(err) // embedded: a mistake in this program
-		}
-		return string(text)
+func readScript(name string) string {
+	text, err := luaFiles.ReadFile(path.Join("lua", name+".lua"))
+	if err != nil {
+		panic(err) // embedded: a mistake in this program
 	}
-	prelude := clock + read("prelude")
+	return string(text)
+}
+
+func newScripts(clock string) *scripts {
+	prelude := clock + readScript("prelude")
 	load := func(name string) *script {
-		text := prelude + read(name)
+		text := prelude + readScript(name)
 		sum := sha1.Sum([]byte(text))
 		return &script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
 	}

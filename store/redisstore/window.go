@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
-	"path"
 	"strconv"
 	"time"
 
@@ -30,14 +29,8 @@ type Windows struct {
 
 // Windows returns the windows that lie beside a store's own tasks.
 func (s *Store) Windows() *Windows {
-	load := func(name string) *rueidis.Lua {
-		text, err := luaFiles.ReadFile(path.Join("lua", name+".lua"))
-		if err != nil {
-			panic(err) // embedded: a mistake in this program
-		}
-		return rueidis.NewLuaScript(string(text))
-	}
-	return &Windows{s, load("window_take"), load("window_put"), load("window_begin"), load("window_end"), load("window_tend")}
+	load := func(name string) *rueidis.Lua { return rueidis.NewLuaScript(readScript("window_" + name)) }
+	return &Windows{s, load("take"), load("put"), load("begin"), load("end"), load("tend")}
 }
 
 // exec runs a script on a queue's window. The reply has the window itself first.
