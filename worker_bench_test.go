@@ -3,14 +3,13 @@ package duetime_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/duetime/duetime"
+	"github.com/duetime/duetime/internal/bench/benchtest"
 	"github.com/duetime/duetime/internal/testserver"
 	"github.com/duetime/duetime/store"
 	"github.com/duetime/duetime/store/diskstore"
@@ -94,69 +93,11 @@ func drain(b *testing.B, client *duetime.Client, concurrency int) {
 func BenchmarkLateness(b *testing.B) {
 	for _, before := range []bool{true, false} {
 		b.Run(fmt.Sprintf("scheduled-before=%v", before), func(b *testing.B) {
-			onStores(b, func(b *testing.B, client *duetime.Client) { lateness(b, client, before) })
+			onStores(b, func(b *testing.B, client *duetime.Client) {
+				benchtest.Lateness{Producing: client, Consuming: client, Rate: 2000, Before: before, Least: 10 * time.Millisecond}.Run(b)
+			})
 		})
 	}
-}
-
-// lateness schedules all tasks before the first is due, or each up to a second
-// ahead, one by one, as they would be in life.
-func lateness(b *testing.B, client *duetime.Client, before bool) {
-	const rate = 2000
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	late := make([]time.Duration, b.N)
-	var done atomic.Int64
-	worker := duetime.NewWorker(client, nil)
-	worker.Handle("bench", func(_ context.Context, t *duetime.Task) error {
-		n := done.Add(1)
-		late[n-1] = time.Now().Round(0).Sub(t.Due)
-		if n == int64(b.N) {
-			cancel()
-		}
-		return nil
-	})
-	if before {
-		start := time.Now().Add(time.Second)
-		tasks := make([]duetime.NewTask, b.N)
-		for i := range tasks {
-			due := start.Add(rand.N(time.Duration(b.N) * time.Second / rate)).Truncate(time.Millisecond)
-			tasks[i] = duetime.NewTask{Payload: make([]byte, 100), Due: due}
-		}
-		if _, err := client.ScheduleMany(ctx, "bench", tasks); err != nil {
-			b.Fatal(err)
-		}
-		if time.Now().After(start) {
-			b.Fatal("this machine is too slow, or too busy, to schedule them in a second")
-		}
-	} else {
-		// Several producers, since each waits for the disk.
-		const producers = 32
-		for p := range producers {
-			go func() {
-				for start, i := time.Now(), p; i < b.N && ctx.Err() == nil; i += producers {
-					time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / rate)))
-					delay := 10*time.Millisecond + rand.N(time.Second)
-					if _, err := client.Schedule(ctx, "bench", duetime.NewTask{Payload: make([]byte, 100), Delay: delay}); err != nil {
-						b.Error(err)
-					}
-				}
-			}()
-		}
-	}
-	if err := worker.Run(ctx); err != nil {
-		b.Fatal(err)
-	}
-	slices.Sort(late)
-	if late[0] < 0 {
-		b.Errorf("one came %v early", -late[0])
-	}
-	at := func(q float64) float64 { return float64(late[int(q*float64(len(late)-1))].Microseconds()) }
-	b.ReportMetric(at(0.5), "p50-µs")
-	b.ReportMetric(at(0.99), "p99-µs")
-	b.ReportMetric(at(0.999), "p99.9-µs")
-	b.ReportMetric(at(1), "max-µs")
-	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkSchedule says how many tasks a second 64 callers schedule one by one.

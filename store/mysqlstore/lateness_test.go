@@ -3,15 +3,12 @@ package mysqlstore
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"os"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/duetime/duetime"
+	"github.com/duetime/duetime/internal/bench/benchtest"
 	"github.com/duetime/duetime/internal/testserver"
 )
 
@@ -37,52 +34,9 @@ func BenchmarkLateness(b *testing.B) {
 				consuming = duetime.NewClient(openForSuite(b, url, nil), &duetime.ClientOptions{Logger: slog.New(slog.DiscardHandler)})
 				defer consuming.Close()
 			}
-			lateness(b, producing, consuming, 2000, c.least)
+			benchtest.Lateness{Producing: producing, Consuming: consuming, Rate: 2000, Least: c.least}.Run(b)
 		})
 	}
-}
-
-func lateness(b *testing.B, producing, consuming *duetime.Client, rate int, least time.Duration) {
-	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	late := make([]time.Duration, b.N)
-	var done atomic.Int64
-	worker := duetime.NewWorker(consuming, nil)
-	worker.Handle("bench", func(_ context.Context, t *duetime.Task) error {
-		n := done.Add(1)
-		late[n-1] = time.Now().Round(0).Sub(t.Due)
-		if n == int64(b.N) {
-			cancel()
-		}
-		return nil
-	})
-	const producers = 32
-	var making sync.WaitGroup
-	for p := range producers {
-		making.Go(func() {
-			for start, i := time.Now(), p; i < b.N && ctx.Err() == nil; i += producers {
-				time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / time.Duration(rate))))
-				delay := least + rand.N(time.Second)
-				if _, err := producing.Schedule(ctx, "bench", duetime.NewTask{Payload: benchPayload, Delay: delay}); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	}
-	if err := worker.Run(ctx); err != nil {
-		b.Fatal(err)
-	}
-	making.Wait()
-	slices.Sort(late)
-	if late[0] < 0 {
-		b.Errorf("one came %v early", -late[0])
-	}
-	at := func(q float64) float64 { return float64(late[int(q*float64(len(late)-1))].Microseconds()) / 1000 }
-	b.ReportMetric(at(0.5), "p50-ms")
-	b.ReportMetric(at(0.99), "p99-ms")
-	b.ReportMetric(at(0.999), "p99.9-ms")
-	b.ReportMetric(at(1), "max-ms")
-	b.ReportMetric(0, "ns/op")
 }
 
 // What a worker without work costs the server, once it has been quiet for a while:
