@@ -5,15 +5,14 @@ import (
 	"database/sql"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/redis/rueidis"
 
+	"github.com/duetime/duetime/store/mysqlstore"
 	"github.com/duetime/duetime/store/redisstore"
 )
 
@@ -92,23 +91,16 @@ func redisFootprint(rawURL string) (footprintFunc, func(), error) {
 	}, client.Close, nil
 }
 
-// mysqlFootprint asks for the tables' pages. A URL that only the store understands
-// has no footprint.
+// mysqlFootprint asks for the tables' pages.
 func mysqlFootprint(rawURL string) (footprintFunc, func(), error) {
-	none := func() {}
-	u, err := url.Parse(rawURL)
-	if err != nil || u.User == nil || strings.Contains(u.RawQuery, "tls") {
-		return nil, none, nil
-	}
-	config := mysql.NewConfig()
-	config.User = u.User.Username()
-	config.Passwd, _ = u.User.Password()
-	config.Net, config.Addr, config.DBName = "tcp", u.Host, strings.Trim(u.Path, "/")
-	connector, err := mysql.NewConnector(config)
+	name, err := mysqlstore.DataSource(rawURL)
 	if err != nil {
-		return nil, none, nil
+		return nil, nil, err
 	}
-	db := sql.OpenDB(connector)
+	db, err := sql.Open("mysql", name)
+	if err != nil {
+		return nil, nil, err
+	}
 	return func(ctx context.Context) (int64, int64, error) {
 		var names string
 		err := db.QueryRowContext(ctx, "SELECT COALESCE(GROUP_CONCAT(CONCAT('`', table_name, '`')), '') FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'duetime%'").Scan(&names)
