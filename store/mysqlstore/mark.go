@@ -31,27 +31,29 @@ func (m *mark) stale() bool {
 
 func (m *mark) leaseStart() int64 { return min(m.lease, m.earlyEnds) }
 
-// mark adds the statements that read a queue's mark.
+// mark adds the statements that read a queue's mark. Unlocked, the tally is read
+// before the turn: what a claim takes over from the one to the other in between is then
+// seen in both, where the other way round it would be seen in neither.
 func (l *link) mark(id uint32, lock bool, m *mark) []func(values) error {
+	m.early, m.earlyEnds = never, never
+	turn := func(v values) error {
+		m.pos, m.lease = pos{v.int(0), v.uint(1)}, v.int(2)
+		return nil
+	}
+	tally := func(v values) error {
+		if v[0] != nil {
+			m.early, m.earlyEnds, m.rows = v.int(0), v.int(1), int(v.int(2))
+		}
+		return nil
+	}
 	if lock {
 		l.add("turn_lock", id)
-	} else {
-		l.add("turn_read", id)
+		l.add("tally_early", id)
+		return []func(values) error{turn, tally}
 	}
 	l.add("tally_early", id)
-	m.early, m.earlyEnds = never, never
-	return []func(values) error{
-		func(v values) error {
-			m.pos, m.lease = pos{v.int(0), v.uint(1)}, v.int(2)
-			return nil
-		},
-		func(v values) error {
-			if v[0] != nil {
-				m.early, m.earlyEnds, m.rows = v.int(0), v.int(1), int(v.int(2))
-			}
-			return nil
-		},
-	}
+	l.add("turn_read", id)
+	return []func(values) error{tally, turn}
 }
 
 func minPos(a, b pos) pos {
