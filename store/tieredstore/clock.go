@@ -7,7 +7,8 @@ import (
 
 const (
 	// estimateFor is for how long the best estimate is kept: an answer that took long
-	// says less about the clock than one that came at once.
+	// says less about the clock than one that came at once. When nothing was heard for
+	// longer the clock may have been set.
 	estimateFor = 5 * time.Second
 )
 
@@ -33,6 +34,16 @@ func (c *clock) now() time.Time {
 }
 
 func (c *clock) estimate() time.Time { return c.at.Add(time.Since(c.seen)) }
+
+// old reports whether nothing was heard of the clock for long.
+func (c *clock) old() bool {
+	if c.fixed != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Since(c.seen) > estimateFor
+}
 
 // saw takes an answer in.
 func (c *clock) saw(now time.Time) {

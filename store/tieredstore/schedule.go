@@ -183,13 +183,30 @@ func (s *Store) near(at time.Time) bool {
 	return !at.After(s.clock.now().Add(s.opts.Window + s.step() + slack))
 }
 
+// knowsTime reports whether the estimate of the cold store's clock is a recent one. A
+// process that only schedules hears of that clock nothing else.
+func (s *Store) knowsTime(ctx context.Context) bool {
+	if !s.clock.old() {
+		return true
+	}
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if !s.clock.old() {
+		return true // somebody else has asked
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), truthTimeout)
+	defer cancel()
+	return s.askTime(limited) == nil
+}
+
 // bring makes windows say where tasks stand that were changed. It is called when
 // the change is committed, and reads the edge then: who moves it does that first, and
 // reads the tasks afterwards.
 func (s *Store) bring(ctx context.Context, list []standing) {
 	byQueue := make(map[string][]standing)
+	knows := len(list) == 0 || s.knowsTime(ctx)
 	for _, t := range list {
-		if s.near(t.due) {
+		if !knows || s.near(t.due) {
 			byQueue[t.key.Queue] = append(byQueue[t.key.Queue], t)
 		}
 	}

@@ -46,6 +46,8 @@ type Store struct {
 	clock clock
 	hot   hot
 
+	asking sync.Mutex // held by who asks for the time
+
 	mu     sync.Mutex
 	queues map[string]*queue
 
@@ -94,12 +96,10 @@ func Open(ctx context.Context, cold Cold, openHot func(context.Context) (Hot, er
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.hot = hot{s: s, open: openHot, dirty: make(map[string]bool)}
 
-	_, now, err := cold.ListPlaces(ctx, "-", store.StateScheduled, store.Place{}, store.MinTime, 1)
-	if err != nil {
+	if err := s.askTime(ctx); err != nil {
 		s.stop()
 		return nil, fmt.Errorf("tiered: %w", err)
 	}
-	s.clock.saw(now)
 	if err := s.hot.connect(ctx); err != nil {
 		var wrong *store.InputError
 		if errors.As(err, &wrong) || ctx.Err() != nil {
@@ -110,6 +110,15 @@ func Open(ctx context.Context, cold Cold, openHot func(context.Context) (Hot, er
 	}
 	s.background.Go(s.hot.watch)
 	return s, nil
+}
+
+// askTime asks what the cold store's clock shows.
+func (s *Store) askTime(ctx context.Context) error {
+	_, now, err := s.cold.ListPlaces(ctx, "-", store.StateScheduled, store.Place{}, store.MinTime, 1)
+	if err == nil {
+		s.clock.saw(now)
+	}
+	return err
 }
 
 // Capabilities implements store.Store.

@@ -190,6 +190,24 @@ func TestClockAnHourWrong(t *testing.T) {
 	}
 }
 
+// A process that only schedules has not heard of the truth's clock for a while, in
+// which that was set an hour forward: what is near comes into the window at once.
+func TestClockIsSetWhileNobodyAsks(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	s, producer := p.open(t), p.open(t)
+	schedule(t, s, 0, 1, time.Minute)
+	p.loaded(t, s, 5*time.Second)
+	producer.clock.mu.Lock()
+	producer.clock.at = producer.clock.at.Add(-time.Hour)
+	producer.clock.seen = producer.clock.seen.Add(-estimateFor)
+	producer.clock.mu.Unlock()
+	schedule(t, producer, 1, 3, 2*time.Minute)
+	if n := len(p.entries(t, orders)); n != 3 {
+		t.Errorf("the window has %d tasks, want 3", n)
+	}
+}
+
 // Two moves of a task come to the window in the wrong order.
 func TestMovesInTheWrongOrder(t *testing.T) {
 	p := newPair(t)
