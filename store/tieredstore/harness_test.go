@@ -56,6 +56,8 @@ type pair struct {
 	prefix string
 	opts   Options
 	now    func() time.Time // the truth's clock; nil: the server's
+
+	looking *sync.Mutex
 }
 
 // newPair is a pair on the shared servers.
@@ -73,7 +75,7 @@ func newPair(t testing.TB) *pair {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	return &pair{url: database(t, shared.maria), redis: shared.redis.Addr, prefix: fmt.Sprintf("t%d", shared.n.Add(1))}
+	return &pair{url: database(t, shared.maria), redis: shared.redis.Addr, prefix: fmt.Sprintf("t%d", shared.n.Add(1)), looking: new(sync.Mutex)}
 }
 
 // database makes an empty one, and returns its URL.

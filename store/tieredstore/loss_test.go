@@ -68,8 +68,10 @@ func (p *pair) loaded(t testing.TB, s *Store, within time.Duration) {
 	t.Helper()
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		s.claiming(s.queue(orders))
-		if w, ok := s.ask(context.Background(), s.queue(orders)); ok && w.Loaded.After(s.clock.now()) && len(p.lacks(t, s, orders)) == 0 {
-			return
+		if _, ok := s.ask(context.Background(), s.queue(orders)); ok {
+			if wrong, loaded := p.lacks(t, s, orders); loaded && len(wrong) == 0 {
+				return
+			}
 		}
 		if time.Since(start) > within {
 			t.Fatalf("the window is not back after %v", within)

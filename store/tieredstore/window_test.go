@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"strconv"
 	"testing"
 	"time"
@@ -44,23 +45,39 @@ func (p *pair) entries(t testing.TB, queue string) map[uint64]entry {
 	return all
 }
 
-// whole looks after a window and waits until it lacks nothing: others may be between
-// two steps meanwhile.
+// whole looks after a window and waits until it lacks nothing. Others may be between
+// two steps meanwhile, so that only what is lacking all the time is wrong.
 func (p *pair) whole(t testing.TB, s *Store, queue string) {
 	t.Helper()
-	var wrong []string
+	p.looking.Lock() // many who look at once keep each other from going on
+	defer p.looking.Unlock()
+	var lacking map[uint64]string
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		s.tend(context.Background(), s.queue(queue))
-		if wrong = p.lacks(t, s, queue); len(wrong) == 0 {
+		wrong, loaded := p.lacks(t, s, queue)
+		if !loaded {
+			continue
+		}
+		if len(wrong) == 0 {
 			return
 		}
+		if lacking == nil {
+			lacking = wrong
+		}
+		maps.DeleteFunc(lacking, func(seq uint64, _ string) bool { return wrong[seq] == "" })
 	}
-	t.Errorf("queue %s: the window lacks %d, such as %s", queue, len(wrong), wrong[0])
+	if lacking == nil {
+		t.Errorf("queue %s: the window is not loaded", queue)
+	}
+	for _, what := range lacking {
+		t.Errorf("queue %s: the window lacks %d, such as %s", queue, len(lacking), what)
+		return
+	}
 }
 
 // lacks says what a window that is loaded lacks of the truth, or has for later.
 // A window that changes while it is looked at says nothing.
-func (p *pair) lacks(t testing.TB, s *Store, queue string) (wrong []string) {
+func (p *pair) lacks(t testing.TB, s *Store, queue string) (wrong map[uint64]string, loaded bool) {
 	t.Helper()
 	ctx := context.Background()
 	look := func() (w store.Window, ok bool) {
@@ -72,13 +89,14 @@ func (p *pair) lacks(t testing.TB, s *Store, queue string) (wrong []string) {
 	}
 	w, ok := look()
 	if !ok {
-		return nil
+		return nil, false
 	}
 	all := p.entries(t, queue)
 	if again, ok := look(); !ok || again.Generation != w.Generation || again.Version != w.Version {
-		return nil
+		return nil, true
 	}
 	now := s.clock.now()
+	wrong = make(map[uint64]string)
 	for _, state := range []store.State{store.StateScheduled, store.StateLeased} {
 		places, _, err := s.cold.ListPlaces(ctx, queue, state, store.Place{}, w.Loaded, 100_000)
 		if err != nil {
@@ -89,9 +107,9 @@ func (p *pair) lacks(t testing.TB, s *Store, queue string) (wrong []string) {
 			// What somebody took is on its way to its lease, and mended if it never comes there.
 			taken := ok && e.leased && state == store.StateScheduled && place.At.After(now.Add(-mendLate))
 			if !ok || !taken && e.at.After(place.At) && e.at.After(now) {
-				wrong = append(wrong, fmt.Sprintf("%d: %s at %v, in the window at %v (%v)", place.Seq, state, place.At, e.at, ok))
+				wrong[place.Seq] = fmt.Sprintf("%d: %s at %v, in the window at %v (%v)", place.Seq, state, place.At, e.at, ok)
 			}
 		}
 	}
-	return wrong
+	return wrong, true
 }
