@@ -112,6 +112,10 @@ func (s *Store) claim(ctx context.Context, r *store.ClaimRequest, res *store.Cla
 	if r.AtMostOnce {
 		lease = onceAgain
 	}
+	// What was ready when the claim began is looked for until it is found. What comes
+	// up meanwhile is the next claim's: with tasks due all the time there would be no
+	// end to it, and the first would wait for the last.
+	began := s.clock.now()
 	// What others scheduled between two rounds may be older than what the first
 	// brought.
 	rounds := 0
@@ -136,7 +140,10 @@ func (s *Store) claim(ctx context.Context, r *store.ClaimRequest, res *store.Cla
 			res.Next = res.Now
 			return true, nil
 		}
-		if !more || len(res.Tasks) >= r.Max || *room <= 0 {
+		if !more || len(res.Tasks) >= r.Max || *room <= 0 || len(res.Tasks) > 0 && res.Next.After(began) {
+			if !res.Next.IsZero() && res.Next.Before(res.Now) {
+				res.Next = res.Now
+			}
 			return true, nil
 		}
 	}
