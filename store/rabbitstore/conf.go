@@ -264,11 +264,14 @@ func (c *conf) fold(offset int64, d *amqp.Delivery) {
 	if waiter != nil {
 		waiter <- err
 	}
-	if made != nil && n.Settings != nil {
+	if made == nil {
+		return
+	}
+	if n.Settings != nil {
 		c.store.wakers.tick(n.Queue)
-		if l := c.store.existing(n.Queue); l != nil {
-			l.wakePump()
-		}
+	}
+	if l := c.store.existing(n.Queue); l != nil {
+		l.appeared()
 	}
 }
 

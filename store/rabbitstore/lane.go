@@ -32,6 +32,7 @@ type lane struct {
 	taps     []*tap
 	claiming int           // claims that are fetching
 	pumping  bool          // the pump runs
+	absent   time.Time     // when to look again for a queue that is not there
 	kick     chan struct{} // wakes it; has room for one
 }
 
@@ -194,4 +195,12 @@ func (l *lane) wakePump() {
 	case l.kick <- struct{}{}:
 	default:
 	}
+}
+
+// appeared says that there is a queue now where perhaps there was none.
+func (l *lane) appeared() {
+	l.mu.Lock()
+	l.absent = time.Time{}
+	l.mu.Unlock()
+	l.wakePump()
 }

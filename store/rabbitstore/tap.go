@@ -19,7 +19,8 @@ const (
 	maxPrefetch = 2000
 	// maxTaps is how many consumers a lane has before they are merged.
 	maxTaps = 8
-	// absentPause is how often a queue is looked for that is not there.
+	// absentPause is how often a queue is looked for that is not there, besides when
+	// the log says that somebody has made it.
 	absentPause = 500 * time.Millisecond
 )
 
@@ -54,7 +55,6 @@ func (l *lane) pump() {
 	defer ticker.Stop()
 	var wanted time.Time // when somebody last waited
 	var tooMany time.Time
-	var absent time.Time // when to look again for a queue that is not there
 	for {
 		now := l.store.now()
 		watch := l.expireSoon(now)
@@ -86,21 +86,26 @@ func (l *lane) pump() {
 			tooMany = now
 		}
 		at := l.wakeAt(watch)
+		tap := demand > 0 && (taps == 0 || want > have) && now.After(l.absent)
+		if tap {
+			l.absent = now.Add(absentPause) // before it looks, so as to miss no news
+		}
 		l.mu.Unlock()
 
 		switch {
 		case l.store.ctx.Err() != nil:
 			return // Close sees to the rest
-		case demand > 0 && (taps == 0 || want > have) && now.After(absent):
+		case tap:
 			if taps >= maxTaps {
 				l.shut()
 				have, want = 0, min(demand, maxPrefetch) // a moment's surplus goes back
 			}
 			if there, err := l.tapOff(want - have); err != nil {
 				l.fail(err)
-				absent = now.Add(absentPause)
-			} else if !there {
-				absent = now.Add(absentPause)
+			} else if there {
+				l.mu.Lock()
+				l.absent = time.Time{}
+				l.mu.Unlock()
 			}
 		case taps > 0 && (now.Sub(wanted) > idle || now.Sub(tooMany) > 2*idle):
 			l.shut()

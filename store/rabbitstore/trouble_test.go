@@ -283,6 +283,37 @@ func TestNoMoreThanHands(t *testing.T) {
 	}
 }
 
+// Who waits for tasks of a queue that is not there yet hears at once when another
+// process has made it, and does not find out when he next looks.
+func TestQueueAppears(t *testing.T) {
+	t.Parallel()
+	s := open(t, options(Quorum))
+	opts := s.opts
+	other := open(t, &opts)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	got := make(chan store.ClaimResult, 1)
+	go func() {
+		r, err := s.ClaimWait(ctx, store.ClaimRequest{Queue: "orders", Max: 1, Lease: time.Minute}, time.Minute)
+		if err != nil {
+			t.Errorf("claim: %v", err)
+		}
+		got <- r
+	}()
+	lane := s.lane("orders")
+	for looked := false; !looked; time.Sleep(time.Millisecond) {
+		lane.mu.Lock()
+		if looked = !lane.absent.IsZero(); looked {
+			lane.absent = time.Now().Add(time.Hour)
+		}
+		lane.mu.Unlock()
+	}
+	scheduleOne(t, other, "1", 0)
+	if r := <-got; len(r.Tasks) != 1 {
+		t.Errorf("got %d tasks, want the one", len(r.Tasks))
+	}
+}
+
 // What RabbitMQ can not do and the program needs is refused when it opens.
 func TestNeed(t *testing.T) {
 	t.Parallel()
