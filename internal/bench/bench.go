@@ -203,7 +203,7 @@ func Run(ctx context.Context, st store.Store, opts Options) (_ *Report, err erro
 	defer func() { err = errors.Join(err, r.client.Close()) }()
 	r.queues = newQueues(r)
 	r.report = newReport(&r.Options, r.caps)
-	defer func() { err = errors.Join(err, r.queues.emptyAll(ctx)) }()
+	defer func() { err = errors.Join(err, r.queues.emptyAll(ctx, err != nil)) }()
 
 	begun := time.Now()
 	err = r.all(ctx)

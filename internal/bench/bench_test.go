@@ -201,6 +201,35 @@ func TestInterrupted(t *testing.T) {
 }
 
 // modest is a store that can not do what a message broker can not do.
+// sluggish carries calls out after all though their callers have gone, and some time
+// later.
+type sluggish struct{ store.Store }
+
+func (s *sluggish) Close() error { return nil }
+
+func (s *sluggish) Schedule(ctx context.Context, tasks []store.NewTask) ([]store.Result, error) {
+	time.Sleep(50 * time.Millisecond)
+	return s.Store.Schedule(context.WithoutCancel(ctx), tasks)
+}
+
+// What was still on its way when a run was interrupted is taken away too.
+func TestInterruptedWithCallsOnTheirWay(t *testing.T) {
+	st := memstore.New(nil)
+	defer st.Close()
+	for range 5 {
+		o := small()
+		o.Jobs, o.Goroutines, o.Length, o.Tasks = []Job{Schedule}, []int{64}, time.Minute, 100_000
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(300*time.Millisecond, cancel)
+		if _, err := Run(ctx, &sluggish{st}, o); !errors.Is(err, context.Canceled) {
+			t.Fatalf("error %v, want that it was cancelled", err)
+		}
+		cancel()
+		time.Sleep(200 * time.Millisecond)
+		checkLeftAlone(t, st)
+	}
+}
+
 type modest struct {
 	store.Store
 	purged atomic.Int64

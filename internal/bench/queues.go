@@ -114,8 +114,9 @@ func (q *queues) runOut(ctx context.Context, name string, live *atomic.Int64) er
 	return nil
 }
 
-// emptyAll empties all queues, also where ctx has ended.
-func (q *queues) emptyAll(ctx context.Context) error {
+// emptyAll empties all queues, also where ctx has ended. interrupted: calls may still
+// be on their way.
+func (q *queues) emptyAll(ctx context.Context, interrupted bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	q.mu.Lock()
@@ -130,7 +131,37 @@ func (q *queues) emptyAll(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("emptying queue %s, which may have tasks left: %w", name, err))
 		}
 	}
+	if interrupted && len(errs) == 0 {
+		errs = append(errs, q.settle(ctx, names))
+	}
 	return errors.Join(errs...)
+}
+
+// settle empties queues again and again until nothing has come into them for a while:
+// calls whose context has ended may still be on their way.
+func (q *queues) settle(ctx context.Context, names []string) error {
+	if q.r.caps.Uncounted {
+		return nil
+	}
+	const quiet = 5 // times in a row
+	for still := 0; still < quiet; still++ {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("looking whether queues have tasks left: %w", ctx.Err())
+		}
+		for _, name := range names {
+			s, err := q.r.client.Stats(ctx, name)
+			if err == nil && s != (duetime.Stats{}) {
+				still = -1
+				err = q.empty(ctx, name)
+			}
+			if err != nil {
+				return fmt.Errorf("queue %s may have tasks left: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // far is how far ahead tasks are scheduled that are not to come due: an hour, or,
