@@ -32,7 +32,7 @@ func openTiered(ctx context.Context, rawURL string) (store.Store, error) {
 	opts := &tieredstore.Options{}
 	for name, list := range values {
 		if len(list) > 1 {
-			return refuse("has more than one value for one option; escape the & in hot and cold as %%26")
+			return refuse("has more than one value for one option; escape the & in hot and cold as %s", "%26")
 		}
 		switch name {
 		case "hot", "cold":
@@ -41,7 +41,7 @@ func openTiered(ctx context.Context, rawURL string) (store.Store, error) {
 				return refuse("has a window that is not a duration such as 5m")
 			}
 		default:
-			return refuse("has an option other than hot, cold and window; escape the & in hot and cold as %%26")
+			return refuse("has an option other than hot, cold and window; escape the & in hot and cold as %s", "%26")
 		}
 	}
 	hot, cold := values.Get("hot"), values.Get("cold")

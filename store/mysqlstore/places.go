@@ -14,6 +14,10 @@ import (
 // server's: for tests of what is built on a store.
 func (o *Options) SetClock(now func() time.Time) { o.now = now }
 
+// Identity tells these tables from all others: a random name that they were given when
+// they were made, and keep.
+func (s *Store) Identity() string { return s.name }
+
 // stateOf is the contract's name of a stored state.
 func stateOf(state int) store.State {
 	switch state {

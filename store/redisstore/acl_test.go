@@ -102,6 +102,9 @@ func liveOnce(t *testing.T, o Options) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, other := open(t, o), open(t, o)
+	if err := s.Windows().Ping(ctx); err != nil {
+		t.Errorf("a window: %v", err)
+	}
 	schedule := func(id string, delay time.Duration) {
 		r, err := other.Schedule(ctx, []store.NewTask{{Queue: "orders", ID: id, Delay: delay}})
 		if err != nil || r[0].Outcome != store.Created {

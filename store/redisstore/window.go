@@ -62,10 +62,27 @@ func (w *Windows) keys(queue string) []string {
 	return []string{tag + "window", tag + "near", tag + "wake", tag + "tender", tag + "ends"}
 }
 
-// Ping asks whether the server answers.
+// Ping does all that is ever done with a window, in one of no queue, which it forgets
+// again: a server may answer and yet be full, or refuse the user something.
 func (w *Windows) Ping(ctx context.Context) error {
-	_, _, err := w.exec(ctx, w.tend, "0", "", "1")
-	return err
+	const queue = "/ping"
+	now := time.Now()
+	soon, generation := now.Add(time.Minute), now.UnixMilli()
+	task := []store.Place{{Seq: 1, At: now, State: store.StateScheduled}}
+	for _, step := range []func() error{
+		func() error { _, err := w.Begin(ctx, queue, generation, soon, true); return err },
+		func() error { _, _, err := w.Load(ctx, queue, generation, task, now, true); return err },
+		func() error { _, err := w.End(ctx, queue, generation, soon); return err },
+		func() error { _, _, _, err := w.Tend(ctx, queue, "ping", time.Second); return err },
+		func() error { _, err := w.Take(ctx, queue, now, 1, soon); return err },
+		func() error { _, err := w.Apply(ctx, queue, task, now); return err },
+		func() error { return w.Reset(ctx, queue) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Take takes up to limit tasks that are due at now, and notes them as leased until

@@ -14,6 +14,10 @@ const (
 	// askEvery is how often a hot store that is away is asked whether it is back.
 	askEvery  = 100 * time.Millisecond
 	openEvery = time.Second
+	// One that is lost again within steady is asked half as often each time, but once
+	// in askMax.
+	steady = 10 * time.Second
+	askMax = 30 * time.Second
 )
 
 // errAway says that the hot store is away, as far as is known here.
@@ -27,7 +31,9 @@ type hot struct {
 	mu    sync.Mutex
 	store Hot // nil: was never reached
 	away  bool
-	since time.Time
+	since time.Time     // when it was lost
+	until time.Time     // when it was back last
+	pause time.Duration // between two questions whether it is back
 	dirty map[string]bool // queues whose windows lack something that was to be noted
 	waits []chan struct{} // of who wants to know that there is a store
 }
@@ -39,7 +45,7 @@ func (h *hot) connect(ctx context.Context) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.store = opened
+	h.store = &named{opened, h.s.cold.Identity()}
 	for _, c := range h.waits {
 		close(c)
 	}
@@ -93,6 +99,9 @@ func (h *hot) lose(err error) {
 	h.away = true
 	if !was {
 		h.since = time.Now()
+		if h.pause = min(2*h.pause, askMax); h.pause == 0 || time.Since(h.until) > steady {
+			h.pause = askEvery
+		}
 	}
 	h.mu.Unlock()
 	if !was && h.s.ctx.Err() == nil {
@@ -103,7 +112,7 @@ func (h *hot) lose(err error) {
 
 // watch asks for the store when it is away, and forgets spoilt windows.
 func (h *hot) watch() {
-	var opened time.Time
+	var opened, asked time.Time
 	for {
 		select {
 		case <-h.s.ctx.Done():
@@ -111,7 +120,7 @@ func (h *hot) watch() {
 		case <-time.After(askEvery):
 		}
 		h.mu.Lock()
-		st, away, dirty := h.store, h.away, len(h.dirty)
+		st, away, dirty, pause := h.store, h.away, len(h.dirty), h.pause
 		h.mu.Unlock()
 		switch {
 		case st == nil:
@@ -125,7 +134,9 @@ func (h *hot) watch() {
 			if err == nil {
 				h.back()
 			}
+		case away && time.Since(asked) < pause:
 		case away || dirty > 0:
+			asked = time.Now()
 			h.back()
 		}
 	}
@@ -167,6 +178,9 @@ func (h *hot) back() {
 		}
 		was := h.away
 		h.away = false
+		if was {
+			h.until = time.Now()
+		}
 		h.mu.Unlock()
 		if was {
 			h.s.opts.Logger.Info("duetime: the hot store is back", "after", time.Since(h.since).Round(time.Millisecond).String())

@@ -22,6 +22,8 @@ type Cold interface {
 	// ClaimPlaces is Claim among some tasks, by their Place.Seq. Leases that have
 	// ended are ended. With a negative room nothing is handed out.
 	ClaimPlaces(ctx context.Context, request store.ClaimRequest, seqs []uint64, room int) (store.PlacesClaimed, error)
+	// Identity tells this store from every other, for as long as it is there.
+	Identity() string
 	// PlaceOf reads the place of a leased task, without its time, from its receipt.
 	PlaceOf(r store.Receipt) (store.Place, bool)
 }
@@ -48,7 +50,7 @@ type Hot interface {
 	Tend(ctx context.Context, queue, node string, lease time.Duration) (w store.Window, mine bool, count int64, err error)
 	// Reset forgets a window.
 	Reset(ctx context.Context, queue string) error
-	// Ping asks whether the store answers.
+	// Ping asks whether the store does all of this.
 	Ping(ctx context.Context) error
 	// Wake ticks when something may be claimable earlier than it was.
 	Wake(queue string) (<-chan struct{}, func())

@@ -134,6 +134,72 @@ func TestServersAreSilent(t *testing.T) {
 	drain(t, s, ran, len(ran)+100+100) // those of the beginning too
 }
 
+// Redis answers, and refuses what is written, for it is full: it is away until it has
+// room again, and not back each time that it is asked.
+func TestRedisIsFull(t *testing.T) {
+	t.Parallel()
+	p, r := ownRedis(t)
+	s := p.open(t)
+	schedule(t, s, 0, 10, 100*time.Millisecond)
+	p.loaded(t, s, 5*time.Second)
+	memory := func(limit string) {
+		t.Helper()
+		if _, err := r.Do("CONFIG", "SET", "maxmemory", limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory("100000")
+	schedule(t, s, 10, 20, 100*time.Millisecond)
+	await(t, "Redis is away", func() bool { return !up(s) })
+	for start := time.Now(); time.Since(start) < 10*askEvery; time.Sleep(time.Millisecond) {
+		if up(s) {
+			t.Fatal("Redis is back though it is full")
+		}
+	}
+	ran := make(map[string]bool)
+	drain(t, s, ran, 20)
+	memory("0")
+	await(t, "Redis is back", func() bool { return up(s) })
+	schedule(t, s, 20, 30, 100*time.Millisecond)
+	p.loaded(t, s, 5*time.Second)
+	drain(t, s, ran, 30)
+}
+
+// Two stores with databases of their own share a Redis, a prefix and the name of a
+// queue: neither touches the other's window.
+func TestTwoStoresShareARedis(t *testing.T) {
+	t.Parallel()
+	p, r := ownRedis(t)
+	q := newPair(t)
+	q.redis, q.prefix = p.redis, p.prefix
+	for i, pair := range []*pair{p, q} {
+		pair.opts.auditing = time.Hour
+		s := pair.open(t)
+		schedule(t, s, 0, 10*(i+1), time.Second)
+		pair.loaded(t, s, 5*time.Second)
+		defer func() {
+			drain(t, s, make(map[string]bool), 10*(i+1))
+		}()
+	}
+	total := 0
+	for _, name := range []string{"near", "ends"} {
+		keys, err := r.Do("KEYS", p.prefix+":{*/"+orders+"/1.0}:"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys.([]any) {
+			n, err := r.Do("ZCARD", key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += int(n.(int64))
+		}
+	}
+	if total != 30 {
+		t.Errorf("the two windows have %d tasks, want 30", total)
+	}
+}
+
 // A loader stops for so long that another takes over, and then goes on.
 func TestTwoLoaders(t *testing.T) {
 	t.Parallel()
