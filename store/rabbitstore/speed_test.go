@@ -124,13 +124,15 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 }
 
 // TestLateness is the promise: of 500 tasks a second, after 0.1 to 60 s each, less
-// than one in a hundred is 50 ms late. It is that of quorum queues, the default.
-// With classic ones p99 was 97 ms, and the last 401 ms late, on two cores.
+// than one in a hundred is 50 ms late. On two cores that is so with classic queues (p99
+// 4.9 ms, the last 51 ms late). With quorum queues, the default, it is on a good day: p99 was
+// 3, 58 and 119 ms, and the last 167 to 365 ms late, of one version within two hours.
 func TestLateness(t *testing.T) {
 	if !longRun {
 		t.Skip("takes minutes: set DUETIME_LONG=1")
 	}
-	for kind, limit := range map[QueueType]time.Duration{Quorum: 50 * time.Millisecond, Classic: 200 * time.Millisecond} {
+	const limit = 50 * time.Millisecond
+	for _, kind := range []QueueType{Quorum, Classic} {
 		t.Run(string(kind), func(t *testing.T) {
 			s := open(t, options(kind))
 			late := lateness(t, s, 500, 90*time.Second, 100*time.Millisecond, time.Minute, 100)

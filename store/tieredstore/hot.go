@@ -31,9 +31,9 @@ type hot struct {
 	mu    sync.Mutex
 	store Hot // nil: was never reached
 	away  bool
-	since time.Time     // when it was lost
-	until time.Time     // when it was back last
-	pause time.Duration // between two questions whether it is back
+	since time.Time       // when it was lost
+	until time.Time       // when it was back last
+	pause time.Duration   // between two questions whether it is back
 	dirty map[string]bool // queues whose windows lack something that was to be noted
 	waits []chan struct{} // of who wants to know that there is a store
 }
