@@ -70,7 +70,7 @@ func getBatch(c *call) error {
 	}
 	return items(c, "tasks", body.Tasks,
 		func(k *wire.Key) (store.Key, error) { return store.Key{Queue: k.Queue, ID: k.ID}, nil },
-		func(keys []store.Key) ([]store.Result, error) { return c.s.store.Get(c.r.Context(), keys) })
+		func(keys []store.Key) ([]store.Result, error) { return c.s.store.Get(c.ctx(), keys) })
 }
 
 func cancelBatch(c *call) error {
@@ -83,7 +83,7 @@ func cancelBatch(c *call) error {
 			return store.CancelRequest{Queue: t.Queue, ID: t.ID, Force: t.Force}, nil
 		},
 		func(tasks []store.CancelRequest) ([]store.Result, error) {
-			return c.s.store.Cancel(c.r.Context(), tasks)
+			return c.s.store.Cancel(c.ctx(), tasks)
 		})
 }
 
@@ -98,7 +98,7 @@ func rescheduleBatch(c *call) error {
 			return store.RescheduleRequest{Queue: t.Queue, ID: t.ID, Due: due, Delay: delay}, err
 		},
 		func(tasks []store.RescheduleRequest) ([]store.Result, error) {
-			return c.s.store.Reschedule(c.r.Context(), tasks)
+			return c.s.store.Reschedule(c.ctx(), tasks)
 		})
 }
 
@@ -110,7 +110,7 @@ func settleBatch(c *call) error {
 	return items(c, "settlements", body.Settlements,
 		func(m *wire.SettleItem) (store.Settlement, error) { return m.Store() },
 		func(settlements []store.Settlement) ([]store.Result, error) {
-			results, err := c.s.store.Settle(c.r.Context(), settlements)
+			results, err := c.s.store.Settle(c.ctx(), settlements)
 			if err == nil {
 				c.s.settled(settlements, results)
 			}

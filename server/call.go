@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +33,22 @@ type call struct {
 	route  *route
 	params params
 	query  url.Values
+
+	limited context.Context // see ctx
+	cancel  context.CancelFunc
+}
+
+// storeTimeout is for how long a store is waited for that does not answer: a client
+// is told so before it gives up itself, and repeats the call.
+const storeTimeout = 20 * time.Second
+
+// ctx is that of the store's calls that take moments. The others have the request's:
+// those that wait for tasks, hand some out that would be lost, or work through a queue.
+func (c *call) ctx() context.Context {
+	if c.limited == nil {
+		c.limited, c.cancel = context.WithTimeout(c.r.Context(), cmp.Or(c.s.opts.storeTimeout, storeTimeout))
+	}
+	return c.limited
 }
 
 // handleCall is what a route does. It answers, or returns an error that is
@@ -48,7 +66,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt *route, p para
 			return err
 		}
 	}
-	return rt.handle(c)
+	err := rt.handle(c)
+	if c.cancel != nil {
+		c.cancel()
+	}
+	return err
 }
 
 func (c *call) readQuery() error {

@@ -93,6 +93,35 @@ func TestReadySaysWhatIsDoneWithout(t *testing.T) {
 	}
 }
 
+// deaf is a store that has forgotten about its calls.
+type deaf struct{ store.Store }
+
+func (deaf) Queues(ctx context.Context) ([]string, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (deaf) Schedule(ctx context.Context, _ []store.NewTask) ([]store.Result, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestStoreThatDoesNotAnswer(t *testing.T) {
+	inner := memstore.New(nil)
+	t.Cleanup(func() { inner.Close() })
+	e := start(t, deaf{inner}, &Options{storeTimeout: 50 * time.Millisecond})
+	for range 2 {
+		for call, a := range map[string]answer{
+			"queues":   e.do("GET", "/v1/queues", ""),
+			"schedule": e.do("POST", "/v1/queues/q/tasks", `{"id":"1"}`),
+		} {
+			if a.status != 503 || a.doc["code"] != "unavailable" {
+				t.Errorf("%s: %d %s", call, a.status, a.raw)
+			}
+		}
+	}
+}
+
 func TestStoreErrorsHaveTheirStatus(t *testing.T) {
 	inner := memstore.New(nil)
 	t.Cleanup(func() { inner.Close() })

@@ -11,7 +11,7 @@ import (
 )
 
 func listQueues(c *call) error {
-	names, err := c.s.store.Queues(c.r.Context())
+	names, err := c.s.store.Queues(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -22,11 +22,11 @@ func listQueues(c *call) error {
 }
 
 func getQueue(c *call) error {
-	stats, err := c.s.store.Stats(c.r.Context(), c.params.queue)
+	stats, err := c.s.store.Stats(c.ctx(), c.params.queue)
 	if err != nil {
 		return err
 	}
-	settings, err := c.s.store.Settings(c.r.Context(), c.params.queue)
+	settings, err := c.s.store.Settings(c.ctx(), c.params.queue)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *call) changeSettings(patch wire.SettingsPatch) error {
 		}
 	}
 	for tries := 0; ; tries++ {
-		settings, err := c.s.store.Settings(c.r.Context(), c.params.queue)
+		settings, err := c.s.store.Settings(c.ctx(), c.params.queue)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (c *call) changeSettings(patch wire.SettingsPatch) error {
 		if err := patch.Apply(&settings); err != nil {
 			return err
 		}
-		settings, err = c.s.store.PutSettings(c.r.Context(), c.params.queue, settings)
+		settings, err = c.s.store.PutSettings(c.ctx(), c.params.queue, settings)
 		if errors.Is(err, store.ErrVersion) && version < 0 && tries < 20 {
 			continue
 		}
@@ -166,7 +166,7 @@ func (c *call) purgeIDs(ids []string) error {
 		}
 		requests[i] = store.CancelRequest{Queue: c.params.queue, ID: id, Force: true}
 	}
-	results, err := c.s.store.Cancel(c.r.Context(), requests)
+	results, err := c.s.store.Cancel(c.ctx(), requests)
 	if err != nil {
 		return err
 	}

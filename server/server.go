@@ -60,6 +60,8 @@ type Options struct {
 	// Now is the clock by which lease ends and ages are counted for metrics; nil:
 	// time.Now. Due times and leases are always by the store's clock.
 	Now func() time.Time
+
+	storeTimeout time.Duration // for tests
 }
 
 // Server serves a store over HTTP. It is an http.Handler, safe for concurrent

@@ -90,7 +90,7 @@ func (c *call) settle(body any, receipts *[]string, what func() (store.Settlemen
 		settlements[i] = m
 		settlements[i].Receipt = store.Receipt(receipt)
 	}
-	results, err := c.s.store.Settle(c.r.Context(), settlements)
+	results, err := c.s.store.Settle(c.ctx(), settlements)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func schedule(c *call) error {
 	if err != nil {
 		return err
 	}
-	results, err := c.s.store.Schedule(c.r.Context(), []store.NewTask{task})
+	results, err := c.s.store.Schedule(c.ctx(), []store.NewTask{task})
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *call) scheduleMany(prepare func(*wire.NewTask) error) error {
 			outcomes[i].ID = *tasks[i].ID
 		}
 	}
-	results, err := c.s.store.Schedule(c.r.Context(), good)
+	results, err := c.s.store.Schedule(c.ctx(), good)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func getTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	results, err := c.s.store.Get(c.r.Context(), []store.Key{{Queue: c.params.queue, ID: id}})
+	results, err := c.s.store.Get(c.ctx(), []store.Key{{Queue: c.params.queue, ID: id}})
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func cancelTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	results, err := c.s.store.Cancel(c.r.Context(), []store.CancelRequest{{Queue: c.params.queue, ID: id, Force: force}})
+	results, err := c.s.store.Cancel(c.ctx(), []store.CancelRequest{{Queue: c.params.queue, ID: id, Force: force}})
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func rescheduleTask(c *call) error {
 	if request.Due, request.Delay, err = wire.When(body.DueAt, body.Delay); err != nil {
 		return err
 	}
-	results, err := c.s.store.Reschedule(c.r.Context(), []store.RescheduleRequest{request})
+	results, err := c.s.store.Reschedule(c.ctx(), []store.RescheduleRequest{request})
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func listTasks(c *call) error {
 			page.NextCursor = state.String() + "."
 			break
 		}
-		got, err := c.s.store.List(c.r.Context(), request)
+		got, err := c.s.store.List(c.ctx(), request)
 		if err != nil {
 			return err
 		}
