@@ -55,6 +55,10 @@ type topology struct {
 // exists. Killed before, it has the queue's messages when it is back, and no queue.
 const newQueueTime = time.Second
 
+// declareFor is for how long a queue is declared again that a busy broker could not
+// make.
+const declareFor = 10 * time.Second
+
 // withChannel calls f with a channel that is then closed. What the broker thinks
 // is wrong closes the channel too. Where ctx ends, or the broker does not answer,
 // it returns while f may still be on its way: after an error nobody may look at
@@ -151,14 +155,26 @@ func (t *topology) declareQueue(ctx context.Context, queue string) error {
 	if err != nil {
 		return err
 	}
-	err = t.withChannel(ctx, func(ch *amqp.Channel) error {
-		for _, name := range []string{t.dead(queue), t.ready(queue)} {
-			if _, err := ch.QueueDeclare(name, true, false, false, false, t.kind.arguments()); err != nil {
-				return err
+	for pause, begun := 50*time.Millisecond, time.Now(); ; pause *= 2 {
+		err = t.withChannel(ctx, func(ch *amqp.Channel) error {
+			for _, name := range []string{t.dead(queue), t.ready(queue)} {
+				if _, err := ch.QueueDeclare(name, true, false, false, false, t.kind.arguments()); err != nil {
+					return err
+				}
 			}
+			return ch.QueueBind(t.ready(queue), t.arrive(queue), t.arrivals(), false, nil)
+		})
+		// So says a broker that has not managed to start a queue in time, to everybody on
+		// the connection.
+		if !isCode(err, amqp.InternalError) || time.Since(begun) > declareFor {
+			break
 		}
-		return ch.QueueBind(t.ready(queue), t.arrive(queue), t.arrivals(), false, nil)
-	})
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	if isCode(err, amqp.AccessRefused) {
 		if _, there, e := t.depth(ctx, t.ready(queue)); there && e == nil {
 			return nil

@@ -162,7 +162,7 @@ func tenConsumers(t *testing.T, tasks int) {
 	plain := open(t, Options{Addrs: []string{server.Addr}})
 	st := history.Record(plain, log)
 	ctx := context.Background()
-	due := time.Now().Add(time.Duration(tasks/20)*time.Millisecond/10 + 2*time.Second).Truncate(time.Millisecond)
+	due := time.Now().Add(time.Duration(tasks/20)*time.Millisecond/10 + 6*time.Second).Truncate(time.Millisecond)
 	for from := 0; from < tasks; from += 5000 {
 		batch := make([]store.NewTask, 5000)
 		for i := range batch {
