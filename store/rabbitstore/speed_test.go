@@ -209,7 +209,7 @@ func TestPublishing(t *testing.T) {
 	}
 	ratio := bare.Seconds() / ours.Seconds()
 	t.Logf("bare %.0f/s, scheduling %.0f/s: ratio %.2f", batch*rounds/bare.Seconds(), batch*rounds/ours.Seconds(), ratio)
-	if ratio < 0.5 {
+	if longRun && ratio < 0.5 { // measured alone; beside other tests it says nothing
 		t.Errorf("scheduling is %.2f as fast as publishing to a queue, want 0.5", ratio)
 	}
 }
