@@ -23,6 +23,8 @@ const (
 
 	MinLease = time.Millisecond
 	MaxLease = 24 * time.Hour
+
+	MaxAhead = time.Second // of ClaimRequest
 )
 
 // The earliest and the latest due time.
@@ -174,6 +176,9 @@ func (r *ClaimRequest) Check() error {
 	}
 	if r.Max < 1 || r.Max > MaxBatch {
 		return inputError("max", r.Max, "must be 1 to %d", MaxBatch)
+	}
+	if r.Ahead < 0 || r.Ahead > MaxAhead {
+		return inputError("ahead", r.Ahead, "must be 0s to %v", MaxAhead)
 	}
 	if r.AtMostOnce {
 		if r.Lease != 0 {

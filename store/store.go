@@ -38,7 +38,10 @@
 // belongs to the caller.
 package store
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Store keeps tasks. See the package comment for what all methods have in
 // common.
@@ -157,6 +160,11 @@ type Capabilities struct {
 	Release    bool // the release setting is honoured
 	Redrive    bool
 	Purge      bool // of every state; Purge of dead tasks works everywhere
+
+	// Ahead is how far ahead it is worth while to claim, where claims take long
+	// enough to make tasks late: see ClaimRequest. 0: they do not, or the store's
+	// clock is not one that goes by itself.
+	Ahead time.Duration
 
 	// What a store may lack though it has every operation. A message broker as a
 	// store lacks these; all others keep the whole contract.

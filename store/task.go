@@ -100,7 +100,7 @@ func (t *Task) Attempt() int { return t.Failures + t.Lost + 1 }
 type Lease struct {
 	Task
 	Receipt   Receipt   // empty where the claim was at most once
-	ClaimedAt time.Time // by the store's clock, with all the precision it has
+	ClaimedAt time.Time // by the store's clock, with all the precision it has; before Due with ClaimRequest.Ahead alone
 }
 
 // Result is what became of one item of a batch.
@@ -135,6 +135,13 @@ type ClaimRequest struct {
 	// AtMostOnce removes tasks as they are handed out, for those who prefer
 	// loss to repetition. There is no lease and no receipt then.
 	AtMostOnce bool
+
+	// Ahead, 0 to MaxAhead, lets a store that says so in its Capabilities lease
+	// tasks that come due within it, too: for a caller that keeps them until their
+	// due time, so that what a claim costs does not make them late. Their leases
+	// begin when they are due. Other stores, claims at most once and queues that
+	// hand out otherwise than as tasks come due take it to be 0.
+	Ahead time.Duration
 }
 
 // ClaimResult is what one ClaimRequest got.

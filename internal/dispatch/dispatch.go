@@ -34,6 +34,7 @@ type Dispatcher struct {
 	logger   *slog.Logger
 	fallback time.Duration
 	linger   time.Duration // for how long a loop outlives its last waiter
+	ahead    time.Duration // how far ahead the store is asked for tasks; 0: not at all
 
 	ctx    context.Context // of calls of the store
 	cancel context.CancelFunc
@@ -75,6 +76,9 @@ func New(st store.Store, opts *Options) *Dispatcher {
 	}
 	if d.clock.Virtual() {
 		d.linger = 0 // a bubble can not end while a loop is there
+	}
+	if !d.clock.Virtual() {
+		d.ahead = min(st.Capabilities().Ahead, store.MaxAhead)
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.atStore = newAtStore(st)
@@ -132,7 +136,8 @@ func (d *Dispatcher) Take(ctx context.Context, req store.ClaimRequest) ([]store.
 		d.work.Go(q.run)
 	}
 	q.waiters.push(w)
-	if q.waiters.len == 1 {
+	q.joined(w)
+	if q.waiters.len == 1 || len(q.held) > 0 {
 		q.kick() // with others waiting, the loop is awake, or sleeps for good reason
 	}
 	d.mu.Unlock()
@@ -153,13 +158,23 @@ func (d *Dispatcher) leave(ctx context.Context, q *queue, w *waiter) ([]store.Le
 		q.waiters.remove(w)
 	}
 	wait := w.answered || w.claiming
+	rest := q.leaveHeld()
 	d.mu.Unlock()
-	if !wait {
+	if !wait && rest == nil {
 		return nil, ctx.Err()
 	}
 	var timeout <-chan time.Time
 	if !w.req.AtMostOnce {
 		timeout = time.After(leaveTimeout)
+	}
+	if rest != nil {
+		select {
+		case <-rest:
+		case <-timeout:
+		}
+	}
+	if !wait {
+		return nil, ctx.Err()
 	}
 	var a answer
 	select {
@@ -240,6 +255,12 @@ func (d *Dispatcher) Close() {
 // closed when that is done, or there is no use in trying further. Close waits for
 // it if it is called by a loop.
 func (d *Dispatcher) release(leases []store.Lease, byLoop bool) <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.releaseLocked(leases, byLoop)
+}
+
+func (d *Dispatcher) releaseLocked(leases []store.Lease, byLoop bool) <-chan struct{} {
 	done := make(chan struct{})
 	settlements := make([]store.Settlement, 0, len(leases))
 	var left time.Duration // until the last of them ends by itself
@@ -257,8 +278,6 @@ func (d *Dispatcher) release(leases []store.Lease, byLoop bool) <-chan struct{} 
 		defer close(done)
 		d.settle(settlements, left)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.closed && !byLoop {
 		go work() // Close may no longer be waiting for anybody
 	} else {

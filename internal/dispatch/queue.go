@@ -52,6 +52,7 @@ type queue struct {
 	waiters     list
 	lastSuccess time.Time
 	lastError   error
+	aheadOf
 
 	next      time.Time     // when to claim again
 	span      time.Duration // how far away that was when it was decided
@@ -65,10 +66,14 @@ type queue struct {
 }
 
 func newQueue(d *Dispatcher, name string) *queue {
-	return &queue{
+	q := &queue{
 		d: d, name: name, kicked: make(chan struct{}, 1),
 		lastSuccess: d.clock.Now(), width: few, fallback: d.fallback,
 	}
+	if d.ahead > 0 {
+		q.replies = make(chan reply, 1)
+	}
+	return q
 }
 
 func (q *queue) kick() {
@@ -83,6 +88,7 @@ func (q *queue) run() {
 	defer stop()
 	alarm := q.d.clock.NewAlarm()
 	defer alarm.Stop()
+	defer q.dropHeld()
 	var armed time.Time // what the alarm is set to; zero: it is not
 	for {
 		until, ok := q.step()
@@ -106,9 +112,14 @@ func (q *queue) run() {
 			q.fallback = q.d.fallback
 			now := q.now()
 			q.plan(now, min(max(0, q.notBefore.Sub(now)), backoffMax), asked)
+			q.ticked = q.flying
 		case <-alarm.C():
 			armed = time.Time{}
 		case <-q.kicked:
+		case r := <-q.replies:
+			if !q.took(r) {
+				return
+			}
 		}
 	}
 }
@@ -127,11 +138,18 @@ func (q *queue) step() (until time.Time, ok bool) {
 	d := q.d
 	d.mu.Lock()
 	now := q.now()
+	until = now.Add(nothing)
+	if q.d.ahead > 0 {
+		until = q.deliver(now)
+	}
 	switch {
 	case d.closed:
 		q.end(store.ErrClosed)
 		d.mu.Unlock()
 		return time.Time{}, false
+	case q.flying || q.waiters.len == 0 && len(q.held) > 0:
+		d.mu.Unlock()
+		return until, true
 	case q.waiters.len == 0:
 		defer d.mu.Unlock()
 		if q.idleSince.IsZero() || now.Before(q.idleSince) {
@@ -147,16 +165,27 @@ func (q *queue) step() (until time.Time, ok bool) {
 	// Further away than when it was decided: the wall clock has jumped back.
 	if wait := q.next.Sub(now); wait > 0 && wait <= q.span {
 		d.mu.Unlock()
-		return q.next, true
+		return earlier(until, q.next), true
 	}
 	width := q.width
 	if q.why == poll {
 		width = 1
 	}
 	chosen, requests := q.pick(width)
+	if len(chosen) == 0 { // all have what they can take, and wait for it to come due
+		d.mu.Unlock()
+		return until, true
+	}
+	if d.ahead > 0 {
+		// What is held comes due while the store is asked for more.
+		q.flying, q.ticked = true, false
+		d.work.Go(func() { q.replies <- q.ask(chosen, requests) })
+		d.mu.Unlock()
+		return until, true
+	}
 	d.mu.Unlock()
 
-	if !q.claim(chosen, requests) {
+	if !q.took(q.ask(chosen, requests)) {
 		return time.Time{}, false
 	}
 	return q.next, true
@@ -171,37 +200,60 @@ func (q *queue) end(err error) {
 	delete(q.d.queues, q.name)
 }
 
-// pick chooses whom to claim for. Called under the mutex, with somebody waiting.
+// pick chooses whom to claim for. Called under the mutex, with somebody waiting, and
+// no claim on its way.
 func (q *queue) pick(width int) ([]*waiter, []store.ClaimRequest) {
 	n := min(width, q.waiters.len)
 	chosen := make([]*waiter, 0, n)
 	requests := make([]store.ClaimRequest, 0, n)
 	tasks := 0
+	held := q.heldFor()
 	for w := q.waiters.first; w != nil && len(chosen) < n; w = w.next {
-		if tasks += w.req.Max; tasks > store.MaxBatch && len(chosen) > 0 {
+		req := w.req
+		if q.d.ahead > 0 {
+			if !q.narrow(&req, held) || len(requests) > 0 && req.Ahead != requests[0].Ahead {
+				continue
+			}
+		}
+		if tasks += req.Max; tasks > store.MaxBatch && len(chosen) > 0 {
 			break
 		}
 		w.claiming = true
 		chosen = append(chosen, w)
-		requests = append(requests, w.req)
+		requests = append(requests, req)
 	}
 	return chosen, requests
 }
 
-// claim claims for some waiters, hands out, and plans the next claim. It reports
-// false when there is no use in going on.
-func (q *queue) claim(chosen []*waiter, requests []store.ClaimRequest) bool {
+// reply is what a claim brought.
+type reply struct {
+	chosen     []*waiter
+	requests   []store.ClaimRequest
+	results    []store.ClaimResult
+	err        error
+	sent, back time.Time // by the clock, with its monotonic reading
+}
+
+// ask claims for some waiters.
+func (q *queue) ask(chosen []*waiter, requests []store.ClaimRequest) reply {
 	d := q.d
 	ctx, cancel := context.WithTimeout(d.ctx, callTimeout)
-	sent := q.now()
-	results, err := d.store.Claim(ctx, requests)
-	cancel()
-	back := q.now()
-	if err == nil && len(results) != len(requests) {
-		err = fmt.Errorf("the store gave %d results for %d claims", len(results), len(requests))
+	defer cancel()
+	r := reply{chosen: chosen, requests: requests, sent: d.clock.Now()}
+	r.results, r.err = d.store.Claim(ctx, requests)
+	r.back = d.clock.Now()
+	if r.err == nil && len(r.results) != len(requests) {
+		r.err = fmt.Errorf("the store gave %d results for %d claims", len(r.results), len(requests))
 	}
-	if err != nil {
-		return q.failed(chosen, err)
+	return r
+}
+
+// took hands out what a claim brought, and plans the next claim. It reports false when
+// there is no use in going on.
+func (q *queue) took(a reply) bool {
+	d := q.d
+	if a.err != nil {
+		return q.failed(a.chosen, a.err)
 	}
 	if q.failures > 0 {
 		d.logger.Info("duetime: the store answers again", "queue", q.name, "failures", q.failures)
@@ -212,9 +264,13 @@ func (q *queue) claim(chosen []*waiter, requests []store.ClaimRequest) bool {
 	var last *store.ClaimResult
 	var orphans []store.Lease
 	d.mu.Lock()
+	q.flying = false
 	q.lastSuccess, q.lastError = d.clock.Now(), nil
-	for i, w := range chosen {
-		r := &results[i]
+	if d.ahead > 0 {
+		q.heardClock(&a)
+	}
+	for i, w := range a.chosen {
+		r := &a.results[i]
 		w.claiming = false
 		got += len(r.Tasks)
 		if len(r.Tasks) > 0 {
@@ -226,18 +282,29 @@ func (q *queue) claim(chosen []*waiter, requests []store.ClaimRequest) bool {
 		switch {
 		case w.abandoned:
 			orphans = append(orphans, r.Tasks...)
+		case d.ahead > 0:
+			q.hold(w, r)
 		case w.gone || len(r.Tasks) > 0 || r.Err != nil:
 			q.reply(w, answer{leases: r.Tasks, err: r.Err})
 		}
 	}
 	d.mu.Unlock()
 	d.release(orphans, true)
-	q.learn(last, got, served == len(chosen), sent, back)
+	q.learn(last, got, served == len(a.chosen), &a)
+	if q.ticked {
+		// Whether the claim saw what the tick was of is not known.
+		q.ticked = false
+		q.plan(a.back.Round(0), 0, asked)
+	}
 	return true
 }
 
 // reply ends a wait. Called under the mutex.
 func (q *queue) reply(w *waiter, a answer) {
+	if w.answered {
+		return
+	}
+	q.served(w, len(a.leases))
 	if !w.gone {
 		q.waiters.remove(w)
 	}
@@ -246,7 +313,8 @@ func (q *queue) reply(w *waiter, a answer) {
 }
 
 // learn plans the next claim from what the last one brought.
-func (q *queue) learn(r *store.ClaimResult, got int, allServed bool, sent, back time.Time) {
+func (q *queue) learn(r *store.ClaimResult, got int, allServed bool, a *reply) {
+	sent, back := a.sent.Round(0), a.back.Round(0)
 	if got > 0 {
 		q.barren = 0
 		q.fallback = q.d.fallback
@@ -268,6 +336,9 @@ func (q *queue) learn(r *store.ClaimResult, got int, allServed bool, sent, back 
 		from, wait := sent, r.Next.Sub(r.Now)
 		if !r.Now.Before(sent) && !r.Now.After(back) {
 			from, wait = back, r.Next.Sub(back)
+		}
+		if q.d.ahead > 0 { // such a store says what its clock shows as it answers
+			from, wait = back, q.sooner(r.Next.Sub(r.Now), a)
 		}
 		if from.Add(wait).Sub(back) > q.fallback {
 			q.rest(back)
@@ -302,6 +373,7 @@ func (q *queue) failed(chosen []*waiter, err error) bool {
 	d := q.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	q.flying = false
 	q.lastError = err
 	for _, w := range chosen {
 		w.claiming = false

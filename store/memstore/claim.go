@@ -34,6 +34,9 @@ func (s *Store) claim(r *store.ClaimRequest, now time.Time, room *int) store.Cla
 		return result
 	}
 	letOut := q.letOut(now)
+	if s.ahead > 0 && !r.AtMostOnce && !letOut.IsZero() && q.settings.Release == store.ReleaseImmediate {
+		letOut = letOut.Add(r.Ahead)
+	}
 	for len(result.Tasks) < r.Max {
 		t := q.waiting.first()
 		if t == nil || t.Due.After(letOut) {
@@ -59,6 +62,9 @@ func (s *Store) lease(q *queue, t *task, r *store.ClaimRequest, now time.Time) s
 	s.token++
 	t.token = s.token
 	t.LeaseUntil = q.leaseEnd(now, r.Lease)
+	if t.Due.After(now) {
+		t.LeaseUntil = q.leaseEnd(t.Due, r.Lease)
+	}
 	q.add(t)
 	receipt := store.ReceiptParts{
 		Queue:      t.Queue,

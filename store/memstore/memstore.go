@@ -22,11 +22,16 @@ type Options struct {
 	// Now is the store's clock; nil means time.Now. It is called with the
 	// store's lock held, so it must not call the store.
 	Now func() time.Time
+
+	// Ahead is what Capabilities says of claims ahead. It makes nothing faster here:
+	// it is for tests of what has to be true of a store where it does.
+	Ahead time.Duration
 }
 
 // Store is a store.Store in memory. One mutex guards all of it.
 type Store struct {
 	maxPayload int
+	ahead      time.Duration
 	clock      func() time.Time
 
 	mu     sync.Mutex
@@ -50,6 +55,7 @@ func New(opts *Options) *Store {
 	}
 	s := &Store{
 		maxPayload: opts.MaxPayload,
+		ahead:      opts.Ahead,
 		clock:      opts.Now,
 		queues:     make(map[string]*queue),
 		// A receipt of another store, or of one before a restart, must not fit
@@ -117,6 +123,7 @@ func (s *Store) Capabilities() store.Capabilities {
 		Release:    true,
 		Redrive:    true,
 		Purge:      true,
+		Ahead:      s.ahead,
 	}
 }
 

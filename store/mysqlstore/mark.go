@@ -2,14 +2,13 @@ package mysqlstore
 
 import (
 	"context"
-	"time"
 )
 
 // mark is from where a queue's tasks have to be looked for: nothing that waits, and
 // no end of a lease, lies before it. What lies there is rows that are gone but that
 // the server has not cleaned away yet, which may be very many.
 type mark struct {
-	now              time.Time
+	moment
 	pos              pos
 	lease            int64
 	early, earlyEnds int64
@@ -97,7 +96,7 @@ func (s *Store) heads(ctx context.Context, queues []*queue) (views map[uint32]*v
 				func(v values) error { h.leased = v.int(0); return nil })
 		}
 		for i := range heads {
-			heads[i].now = l.now
+			heads[i].moment = l.moment
 		}
 		return l.send(ctx, answers...)
 	})

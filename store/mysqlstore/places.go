@@ -90,8 +90,8 @@ func (s *Store) ListPlaces(ctx context.Context, name string, state store.State, 
 		return nil, now, err
 	}
 	if q == nil {
-		now, err = s.time(ctx)
-		return nil, now, err
+		m, err := s.time(ctx)
+		return nil, m.now, err
 	}
 	err = s.with(ctx, func(ctx context.Context, l *link) error {
 		places = nil
@@ -157,7 +157,7 @@ func (s *Store) ClaimPlaces(ctx context.Context, request store.ClaimRequest, seq
 	}
 	if q == nil {
 		now, err := s.time(ctx)
-		none.Now = now
+		none.Now = now.later()
 		for _, seq := range seqs {
 			none.Left = append(none.Left, store.Place{Key: store.Key{Queue: request.Queue}, Seq: seq})
 		}
@@ -172,6 +172,7 @@ func (s *Store) ClaimPlaces(ctx context.Context, request store.ClaimRequest, seq
 		c := &claim{s: s, q: q, requests: []store.ClaimRequest{request}, results: make([]store.ClaimResult, 1), mine: []int{0}, room: &left}
 		var err error
 		done, err = c.places(ctx, l, seqs)
+		done.Now = c.later()
 		return err
 	})
 	return done, err
@@ -199,9 +200,9 @@ func (c *claim) places(ctx context.Context, l *link, seqs []uint64) (done store.
 		return done, err
 	}
 	v := views[q.id]
-	c.now = l.now
-	letOut := v.letOut(c.now)
-	done.Now, done.HeldBack = c.now, v.Paused || v.Release != store.ReleaseImmediate
+	c.moment = l.moment
+	letOut := v.letOut(c.now, c.ahead())
+	done.HeldBack = v.Paused || v.Release != store.ReleaseImmediate
 	var missing []uint64
 	var all []*edit
 	var ready []*row
@@ -232,7 +233,7 @@ func (c *claim) places(ctx context.Context, l *link, seqs []uint64) (done store.
 			e.gone = true
 			continue
 		}
-		e.state, e.token, e.at = leased, token, v.leaseEnd(c.now, r.Lease)
+		e.state, e.token, e.at = leased, token, v.leaseEnd(c.now, e.due, r.Lease)
 	}
 	slices.Sort(big)
 	answers = answers[:0]

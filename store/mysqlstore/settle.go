@@ -142,7 +142,7 @@ func settle(m *store.Settlement, e *edit, v *view, now time.Time) store.Result {
 		e.end(waiting)
 		return store.Result{Outcome: store.Released}
 	default: // store.Extend: Check knows no other
-		e.at = v.leaseEnd(now, m.Lease)
+		e.at = v.leaseEnd(now, 0, m.Lease)
 		return store.Result{Outcome: store.Extended, At: milli(e.at)}
 	}
 }

@@ -29,7 +29,21 @@ type link struct {
 	open   bool // a transaction may be open
 	ending bool // a COMMIT was sent: whether it was carried out is not known if it fails
 
-	now time.Time // the store's clock
+	moment
+}
+
+// moment is what the store's clock has shown.
+type moment struct {
+	now  time.Time
+	seen time.Time // when that was heard, here; zero: the clock is one of the tests
+}
+
+// later is what it shows by now, or a little less, as it took time to hear of it.
+func (m moment) later() time.Time {
+	if m.seen.IsZero() {
+		return m.now
+	}
+	return m.now.Add(time.Since(m.seen))
 }
 
 // with runs f with a connection, again where the server broke a transaction off
@@ -209,10 +223,10 @@ func (l *link) clock() { l.add("now") }
 
 func (l *link) tell(v values) error {
 	if l.s.opts.now != nil {
-		l.now = l.s.opts.now().UTC()
+		l.moment = moment{now: l.s.opts.now().UTC()}
 		return nil
 	}
-	l.now = time.UnixMicro(v.int(0)).UTC()
+	l.now, l.seen = time.UnixMicro(v.int(0)).UTC(), time.Now()
 	l.s.offset.Store(int64(time.Until(l.now)))
 	return nil
 }

@@ -74,7 +74,7 @@ func (w *Windows) Ping(ctx context.Context) error {
 		func() error { _, _, err := w.Load(ctx, queue, generation, task, now, true); return err },
 		func() error { _, err := w.End(ctx, queue, generation, soon); return err },
 		func() error { _, _, _, err := w.Tend(ctx, queue, "ping", time.Second); return err },
-		func() error { _, err := w.Take(ctx, queue, now, 1, soon); return err },
+		func() error { _, err := w.Take(ctx, queue, now, now, 1, soon); return err },
 		func() error { _, err := w.Apply(ctx, queue, task, now); return err },
 		func() error { return w.Reset(ctx, queue) },
 	} {
@@ -85,11 +85,11 @@ func (w *Windows) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Take takes up to limit tasks that are due at now, and notes them as leased until
-// again; or, where there are some, up to a thousand whose leases have ended. It takes
-// none where the window is not loaded up to now, and with a limit of 0.
-func (w *Windows) Take(ctx context.Context, queue string, now time.Time, limit int, again time.Time) (store.WindowTaken, error) {
-	window, r, err := w.exec(ctx, w.take, queue, milliText(now), strconv.Itoa(min(limit, windowSlice)), milliText(again))
+// Take takes up to limit tasks that are due until an instant, and notes them as leased
+// until again, or as much later as they are due after now; or, where there are some, up to a thousand whose leases have ended by
+// now. It takes none where the window is not loaded as far, and with a limit of 0.
+func (w *Windows) Take(ctx context.Context, queue string, now, until time.Time, limit int, again time.Time) (store.WindowTaken, error) {
+	window, r, err := w.exec(ctx, w.take, queue, milliText(now), strconv.Itoa(min(limit, windowSlice)), milliText(again), milliText(until))
 	taken := store.WindowTaken{Window: window}
 	if err != nil {
 		return taken, err

@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/duetime/duetime/store"
 	"github.com/duetime/duetime/store/memstore"
@@ -10,6 +11,14 @@ import (
 
 func TestMemstore(t *testing.T) {
 	storetest.Run(t, harness(func(s store.Store) store.Store { return s }))
+}
+
+// Claims ahead, which stores have whose claims take long.
+func TestMemstoreAhead(t *testing.T) {
+	storetest.Run(t, storetest.Harness{Open: func(testing.TB) *storetest.Instance {
+		clock := storetest.NewClock()
+		return &storetest.Instance{Store: memstore.New(&memstore.Options{Now: clock.Now, Ahead: time.Millisecond}), Advance: clock.Advance}
+	}})
 }
 
 // On the real clock, as stores have to be tested whose clock can not be moved.

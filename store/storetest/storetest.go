@@ -145,6 +145,7 @@ func groups() []group {
 		{"limits", limitCases},
 		{"claim", claimCases},
 		{"next", nextCases},
+		{"ahead", aheadCases},
 		{"lease", leaseCases},
 		{"settle", settleCases},
 		{"retry", retryCases},

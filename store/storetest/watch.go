@@ -264,6 +264,10 @@ func (w *watched) claimed(q *store.ClaimRequest, r *store.ClaimResult) {
 	if len(r.Tasks) > q.Max {
 		w.t.Errorf("claim of %d got %d tasks", q.Max, len(r.Tasks))
 	}
+	ahead := q.Ahead
+	if w.Capabilities().Ahead == 0 {
+		ahead = 0
+	}
 	for i := range r.Tasks {
 		l := &r.Tasks[i]
 		switch {
@@ -271,7 +275,7 @@ func (w *watched) claimed(q *store.ClaimRequest, r *store.ClaimResult) {
 			w.t.Errorf("claim from %q got a task of %q", q.Queue, l.Queue)
 		case l.State != store.StateLeased:
 			w.t.Errorf("claim: task %q is %v, want leased", l.ID, l.State)
-		case l.Due.After(l.ClaimedAt):
+		case l.Due.After(l.ClaimedAt.Add(ahead)):
 			w.t.Errorf("claim: task %q is %v early (due %v, claimed at %v)", l.ID, l.Due.Sub(l.ClaimedAt), l.Due, l.ClaimedAt)
 		case l.ClaimedAt.After(r.Now):
 			w.t.Errorf("claim: task %q was claimed at %v, after the store's clock %v", l.ID, l.ClaimedAt, r.Now)

@@ -149,6 +149,14 @@ func (s *Store) claim(ctx context.Context, r *store.ClaimRequest, res *store.Cla
 	}
 }
 
+// ahead is how far ahead a request claims.
+func ahead(r *store.ClaimRequest) time.Duration {
+	if r.AtMostOnce {
+		return 0
+	}
+	return r.Ahead
+}
+
 // sort puts tasks into the order in which they are handed out.
 func (s *Store) sort(tasks []store.Lease) {
 	slices.SortStableFunc(tasks, func(a, b store.Lease) int {
@@ -165,10 +173,10 @@ func (s *Store) sort(tasks []store.Lease) {
 // that is due; ok: the window could be used.
 func (s *Store) round(ctx context.Context, q *queue, r store.ClaimRequest, lease time.Duration, res *store.ClaimResult, room *int) (more, ok bool, err error) {
 	before := q.known()
-	until := s.clock.now()
+	now := s.clock.now()
 	var taken store.WindowTaken
 	if err := s.hot.do(ctx, func(ctx context.Context, h Hot) (err error) {
-		taken, err = h.Take(ctx, q.name, until, r.Max, store.CeilMilli(until.Add(lease)))
+		taken, err = h.Take(ctx, q.name, now, now.Add(ahead(&r)), r.Max, store.CeilMilli(now.Add(lease)))
 		return err
 	}); err != nil {
 		return false, false, ctx.Err()
@@ -178,7 +186,7 @@ func (s *Store) round(ctx context.Context, q *queue, r store.ClaimRequest, lease
 		return false, false, nil
 	}
 	if len(taken.Seqs) == 0 {
-		res.Now, res.Next = until, taken.Next
+		res.Now, res.Next = s.clock.now(), taken.Next
 		if taken.Next.IsZero() || taken.Next.After(taken.Edge) {
 			// What comes after the window is known to the truth alone.
 			if res.Next, res.Now, err = s.first(ctx, q); err != nil {
@@ -232,7 +240,7 @@ func (s *Store) round(ctx context.Context, q *queue, r store.ClaimRequest, lease
 func (s *Store) putRight(ctx context.Context, q *queue, r *store.ClaimRequest, taken *store.WindowTaken, got *store.PlacesClaimed) {
 	places := got.Left
 	for i := range got.Left {
-		if p := &got.Left[i]; p.State == store.StateScheduled && p.At.After(got.Now) {
+		if p := &got.Left[i]; p.State == store.StateScheduled && p.At.After(got.Now.Add(ahead(r))) {
 			s.clock.correct(got.Now) // it was taken before it is due
 		}
 	}
@@ -254,7 +262,7 @@ func (s *Store) putRight(ctx context.Context, q *queue, r *store.ClaimRequest, t
 	s.apply(ctx, q, places)
 	// What comes next is something else now.
 	_ = s.hot.do(ctx, func(ctx context.Context, h Hot) error {
-		look, err := h.Take(ctx, q.name, got.Now, 0, got.Now)
+		look, err := h.Take(ctx, q.name, got.Now, got.Now, 0, got.Now)
 		if err == nil && look.Whole {
 			taken.Next = look.Next
 		}

@@ -17,8 +17,8 @@ type named struct {
 
 func (n *named) queue(name string) string { return n.id + "/" + name }
 
-func (n *named) Take(ctx context.Context, queue string, now time.Time, limit int, again time.Time) (store.WindowTaken, error) {
-	return n.hot.Take(ctx, n.queue(queue), now, limit, again)
+func (n *named) Take(ctx context.Context, queue string, now, until time.Time, limit int, again time.Time) (store.WindowTaken, error) {
+	return n.hot.Take(ctx, n.queue(queue), now, until, limit, again)
 }
 
 func (n *named) Apply(ctx context.Context, queue string, places []store.Place, now time.Time) (store.Window, error) {

@@ -19,8 +19,8 @@ type Cold interface {
 	// ready ones too, or StateLeased), in their order, after a place and until an
 	// instant.
 	ListPlaces(ctx context.Context, queue string, state store.State, after store.Place, until time.Time, limit int) ([]store.Place, time.Time, error)
-	// ClaimPlaces is Claim among some tasks, by their Place.Seq. Leases that have
-	// ended are ended. With a negative room nothing is handed out.
+	// ClaimPlaces is Claim among some tasks, by their Place.Seq, request.Ahead
+	// included. Leases that have ended are ended. With a negative room nothing is handed out.
 	ClaimPlaces(ctx context.Context, request store.ClaimRequest, seqs []uint64, room int) (store.PlacesClaimed, error)
 	// Identity tells this store from every other, for as long as it is there.
 	Identity() string
@@ -31,10 +31,10 @@ type Cold interface {
 // Hot is what keeps windows. All of a window may be lost at any time; what it says
 // must be what was put in, or older. redisstore.Windows is one.
 type Hot interface {
-	// Take takes what is due at now and notes it as leased until again; or, where
-	// there are any, leases that have ended, whose tasks may be older. With a
-	// limit of 0 it only looks.
-	Take(ctx context.Context, queue string, now time.Time, limit int, again time.Time) (store.WindowTaken, error)
+	// Take takes what is due until an instant and notes it as leased until again, or
+	// as much later as it is due after now; or, where there are any, leases that have ended by now, whose tasks may be older.
+	// With a limit of 0 it only looks.
+	Take(ctx context.Context, queue string, now, until time.Time, limit int, again time.Time) (store.WindowTaken, error)
 	// Apply makes a window say what places say, as far as they are within its edge.
 	Apply(ctx context.Context, queue string, places []store.Place, now time.Time) (store.Window, error)
 	// Load puts in what is missing, in a window of that generation only; with mend

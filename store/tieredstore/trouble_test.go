@@ -312,7 +312,7 @@ func TestClaimersDie(t *testing.T) {
 	// The first one's tasks stay in the window, as leased for a minute.
 	if err := s.hot.do(ctx, func(ctx context.Context, h Hot) error {
 		now := s.clock.now()
-		taken, err := h.Take(ctx, orders, now, 10, now.Add(time.Minute))
+		taken, err := h.Take(ctx, orders, now, now, 10, now.Add(time.Minute))
 		if err == nil && len(taken.Seqs) != 10 {
 			return fmt.Errorf("took %+v", taken)
 		}

@@ -186,7 +186,8 @@ func (c *checker) early(t *task) {
 		}
 	}
 	for _, l := range t.claims {
-		if l.ClaimedAt.Before(l.Due) {
+		at := l.ClaimedAt.Add(l.Ahead)
+		if at.Before(l.Due) {
 			c.report.problem(Early, t.Key, "handed out at %v, %v before it was due", l.ClaimedAt, l.Due.Sub(l.ClaimedAt))
 			continue
 		}
@@ -208,7 +209,7 @@ func (c *checker) early(t *task) {
 				earliest, some = s.Due, true
 			}
 		}
-		if some && l.ClaimedAt.Before(earliest.Add(-c.Skew)) {
+		if some && at.Before(earliest.Add(-c.Skew)) {
 			c.report.problem(Early, t.Key, "handed out at %v, but was due at %v or later", l.ClaimedAt, earliest)
 		}
 	}

@@ -53,11 +53,12 @@ type Item struct {
 	Sum        uint32        `json:",omitzero"` // a checksum of the payload
 
 	// Of a claim, and of a lease that was extended.
-	ClaimedAt  time.Time `json:",omitzero"`
-	LeaseUntil time.Time `json:",omitzero"`
-	Generation int       `json:",omitzero"`
-	Failures   int       `json:",omitzero"`
-	Lost       int       `json:",omitzero"`
+	ClaimedAt  time.Time     `json:",omitzero"`
+	LeaseUntil time.Time     `json:",omitzero"`
+	Ahead      time.Duration `json:",omitzero"` // by how much it may be before the due time
+	Generation int           `json:",omitzero"`
+	Failures   int           `json:",omitzero"`
+	Lost       int           `json:",omitzero"`
 
 	Count int `json:",omitzero"` // of redrive and purge
 }

@@ -136,7 +136,7 @@ func (r *recorder) claim(requests []store.ClaimRequest, do func() ([]store.Claim
 		for _, l := range results[i].Tasks {
 			line.Items = append(line.Items, Item{
 				Queue: l.Queue, ID: l.ID, Receipt: l.Receipt, Worker: l.Worker, AtMostOnce: requests[i].AtMostOnce, Due: l.Due, Sum: sum(l.Payload),
-				ClaimedAt: l.ClaimedAt, LeaseUntil: l.LeaseUntil, Generation: l.Generation, Failures: l.Failures, Lost: l.Lost,
+				ClaimedAt: l.ClaimedAt, LeaseUntil: l.LeaseUntil, Ahead: requests[i].Ahead, Generation: l.Generation, Failures: l.Failures, Lost: l.Lost,
 			})
 		}
 	}
