@@ -19,8 +19,14 @@ type entry struct {
 	leased bool
 }
 
-// entries reads a window as it lies in Redis.
+// entries reads the only window of a queue as it lies in Redis.
 func (p *pair) entries(t testing.TB, queue string) map[uint64]entry {
+	t.Helper()
+	return p.entriesOf(t, "*", queue)
+}
+
+// entriesOf reads the window of one of several cold stores.
+func (p *pair) entriesOf(t testing.TB, identity, queue string) map[uint64]entry {
 	t.Helper()
 	c, err := testserver.DialRedis(p.redis, "")
 	if err != nil {
@@ -29,7 +35,7 @@ func (p *pair) entries(t testing.TB, queue string) map[uint64]entry {
 	defer c.Close()
 	all := make(map[uint64]entry)
 	for _, name := range []string{"near", "ends"} {
-		keys, err := c.Do("KEYS", p.prefix+":{*/"+queue+"/1.0}:"+name)
+		keys, err := c.Do("KEYS", p.prefix+":{"+identity+"/"+queue+"/1.0}:"+name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +104,7 @@ func (p *pair) lacks(t testing.TB, s *Store, queue string) (wrong map[uint64]str
 	if !ok {
 		return nil, false
 	}
-	all := p.entries(t, queue)
+	all := p.entriesOf(t, s.cold.Identity(), queue)
 	if again, ok := look(); !ok || again.Generation != w.Generation || again.Version != w.Version {
 		return nil, true
 	}
