@@ -170,7 +170,7 @@ func remove(t *testing.T, s *Store, name string) {
 func TestNoQueueExpires(t *testing.T) {
 	t.Parallel()
 	opts := ownOptions(Quorum)
-	opts.Prefix, opts.rungs = "test-lasting", allRungs
+	opts.Prefix, opts.powers = "test-lasting", allPowers
 	s := open(t, opts)
 	scheduleOne(t, s, "1", time.Hour)
 	list, err := broker.server.Ctl("--no-table-headers", "list_queues", "name", "arguments")
@@ -193,7 +193,7 @@ func TestNoQueueExpires(t *testing.T) {
 			t.Errorf("queue %s: %s", name, arguments)
 		}
 	}
-	if want := allRungs + 4; found != want { // ready, dead, strays and the log
+	if want := len(newLadder(allPowers)) + 4; found != want { // ready, dead, strays and the log
 		t.Errorf("%d queues, want %d:\n%s", found, want, list)
 	}
 }

@@ -45,7 +45,7 @@ var spaces atomic.Int64
 // options are those of a test's own store: it shares the ladder with the others,
 // and nothing else.
 func options(kind QueueType) *Options {
-	return &Options{QueueType: kind, Prefix: "test-" + string(kind), rungs: 14, space: fmt.Sprint("s", spaces.Add(1), ".")}
+	return &Options{QueueType: kind, Prefix: "test-" + string(kind), powers: 14, space: fmt.Sprint("s", spaces.Add(1), ".")}
 }
 
 func brokerURL(t testing.TB) string {

@@ -20,7 +20,7 @@ import (
 // ownOptions are those of a store that has a prefix to itself, and with it a
 // ladder.
 func ownOptions(kind QueueType) *Options {
-	return &Options{QueueType: kind, rungs: 11}
+	return &Options{QueueType: kind, powers: 11}
 }
 
 func mustOpen(t *testing.T, url string, opts *Options) *Store {

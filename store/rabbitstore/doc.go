@@ -10,17 +10,19 @@
 // die, so that a long wait at the head holds up short ones behind it. So every wait
 // needs a queue of its own, and there are many waits.
 //
-// Any number is a sum of powers of two. There are 29 queues, the rungs of a ladder.
-// In the lowest a message waits 10 ms, in each other twice as long as in the one
-// below, 31 days in the highest. A message takes those rungs whose bit is set in its
-// delay, the longest first: it is published into the first, dies from rung to
+// Any number is a sum of powers of two. There are 37 queues, the rungs of a ladder. In
+// the lowest a message waits 40 ms, in the highest 31 days; each power of two has a
+// rung, and up to 41 s there is one more between each two, 60 ms, 120 ms and so
+// on, which saves a third of the hops. A message takes those that make up its delay,
+// the longest first: it is published into the first, dies from rung to
 // rung, and comes into its task's own queue at the end. All messages in one rung
 // wait equally long, so nothing waits behind something longer, and the number of
 // queues is the same however many delays there are. All of duetime's queues share
 // the ladder.
 //
 // The way is in the message: its routing keys (the published one and those of its
-// CC header) name each hop, such as 9>5 for "from rung 9 to rung 5", and each rung
+// CC header) name each hop, such as 5120>320 for "from the rung of 5120 ms to that of
+// 320 ms", and each rung
 // dead-letters to an exchange of its own that knows the keys from there. These are
 // direct exchanges, where a route is looked up and not searched for. A delay longer
 // than the highest rung waits there again and again: a message that arrives a
@@ -36,8 +38,8 @@
 // does.
 //
 // A rung is never early and always a little late. So a message is aimed to arrive
-// 50 to 90 ms before it is due, which also saves it the lowest two rungs, and the
-// process that received it holds it to the millisecond. It holds no more messages
+// before it is due, by 20 ms and by 10 for each of its hops, and 40 ms earlier at most;
+// the process that received it holds it to the millisecond. It holds no more messages
 // than there are hands free for tasks. A message that is not held, since no hand is
 // free, stays in its queue for another process.
 //

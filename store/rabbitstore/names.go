@@ -1,7 +1,5 @@
 package rabbitstore
 
-import "strconv"
-
 // version is that of the topology. What changes it in a way that old programs
 // can not live with gets a new one, and both stand side by side until the old
 // one is empty.
@@ -13,12 +11,9 @@ type names struct {
 	space  string // of what is not the ladder's; empty but in tests, which share one ladder
 }
 
-func (n names) rung(k int) string { return n.prefix + "." + version + ".wait." + strconv.Itoa(k) }
-
-func (n names) rungDone(k int) string { return n.prefix + "." + version + ".done." + strconv.Itoa(k) }
-func (n names) arrivals() string      { return n.prefix + "." + version + ".arrivals" }
-func (n names) strays() string        { return n.prefix + "." + version + ".strays" }
-func (n names) log() string           { return n.prefix + "." + version + ".log" + n.space }
+func (n names) arrivals() string { return n.prefix + "." + version + ".arrivals" }
+func (n names) strays() string   { return n.prefix + "." + version + ".strays" }
+func (n names) log() string      { return n.prefix + "." + version + ".log" + n.space }
 func (n names) ready(queue string) string {
 	return n.prefix + "." + version + ".ready." + n.space + queue
 }

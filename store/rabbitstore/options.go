@@ -45,8 +45,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// For tests.
-	rungs int
-	space string
+	powers int // of the ladder
+	space  string
 }
 
 const (
@@ -68,7 +68,7 @@ func (o *Options) check() error {
 		return store.NewInputError("max payload", o.MaxPayload, "must be 0 (%d bytes) or more", store.MaxPayloadBytes)
 	}
 	o.MaxPayload = cmp.Or(o.MaxPayload, store.MaxPayloadBytes)
-	o.rungs = cmp.Or(o.rungs, allRungs)
+	o.powers = cmp.Or(o.powers, allPowers)
 	for _, need := range o.Need {
 		switch {
 		case slices.Contains(lacking, need):

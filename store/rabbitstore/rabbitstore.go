@@ -121,7 +121,7 @@ func (s *Store) open(ctx context.Context, url, where string) error {
 	s.publisher = newPublisher(s.publish)
 	s.topology = &topology{
 		names:  names{prefix: s.opts.Prefix, space: s.opts.space},
-		ladder: ladder(s.opts.rungs), kind: s.opts.QueueType, link: s.receiving, ripen: newQueueTime,
+		ladder: newLadder(s.opts.powers), kind: s.opts.QueueType, link: s.receiving, ripen: newQueueTime,
 	}
 	if s.opts.space != "" { // a test whose broker lives on
 		s.topology.ripen = 0

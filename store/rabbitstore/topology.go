@@ -29,12 +29,12 @@ func (q QueueType) arguments() amqp.Table {
 	return amqp.Table{"x-queue-type": string(q)}
 }
 
-// rung are the arguments of the queue that is rung k.
-func (q QueueType) rung(n names, l ladder, k int) amqp.Table {
-	args := q.arguments()
-	args["x-message-ttl"] = l.wait(k).Milliseconds()
-	args["x-dead-letter-exchange"] = n.rungDone(k)
-	if q == Quorum {
+// rungArguments are those of the queue that is rung k.
+func (t *topology) rungArguments(k int) amqp.Table {
+	args := t.kind.arguments()
+	args["x-message-ttl"] = t.ladder.wait(k).Milliseconds()
+	args["x-dead-letter-exchange"] = t.rungDone(k)
+	if t.kind == Quorum {
 		args["x-dead-letter-strategy"] = "at-least-once"
 		args["x-overflow"] = "reject-publish" // at-least-once needs it
 	}
@@ -49,6 +49,14 @@ type topology struct {
 	kind   QueueType
 	link   *link
 	ripen  time.Duration // for how long a new quorum queue is left alone
+}
+
+func (t *topology) rung(k int) string {
+	return t.prefix + "." + version + ".wait." + t.ladder.name(k)
+}
+
+func (t *topology) rungDone(k int) string {
+	return t.prefix + "." + version + ".done." + t.ladder.name(k)
 }
 
 // newQueueTime: RabbitMQ writes down within half a second that a quorum queue
@@ -117,20 +125,20 @@ func (t *topology) ladderOn(ch *amqp.Channel) error {
 	}
 	// Exchanges and bindings first, so that a rung never has nowhere to hand on
 	// to. Bindings are many: the broker is not asked about each.
-	for k := range int(t.ladder) {
+	for k := range t.ladder {
 		if err := ch.ExchangeDeclare(t.rungDone(k), amqp.ExchangeDirect, true, false, false, false, alternate); err != nil {
 			return err
 		}
-		if err := ch.ExchangeBind(t.arrivals(), last(k), t.rungDone(k), false, nil); err != nil {
+		if err := ch.ExchangeBind(t.arrivals(), t.ladder.last(k), t.rungDone(k), false, nil); err != nil {
 			return err
 		}
 	}
-	for k := range int(t.ladder) {
-		if _, err := ch.QueueDeclare(t.rung(k), true, false, false, false, t.kind.rung(t.names, t.ladder, k)); err != nil {
+	for k := range t.ladder {
+		if _, err := ch.QueueDeclare(t.rung(k), true, false, false, false, t.rungArguments(k)); err != nil {
 			return err
 		}
-		for j := k + 1; j < int(t.ladder); j++ {
-			if err := ch.QueueBind(t.rung(k), hop(j, k), t.rungDone(j), true, nil); err != nil {
+		for j := k + 1; j < len(t.ladder); j++ {
+			if err := ch.QueueBind(t.rung(k), t.ladder.hop(j, k), t.rungDone(j), true, nil); err != nil {
 				return err
 			}
 		}
@@ -140,7 +148,7 @@ func (t *topology) ladderOn(ch *amqp.Channel) error {
 
 func (t *topology) ladderIsThere(ctx context.Context) bool {
 	return t.withChannel(ctx, func(ch *amqp.Channel) error {
-		for k := range int(t.ladder) {
+		for k := range t.ladder {
 			if _, err := ch.QueueDeclarePassive(t.rung(k), true, false, false, false, nil); err != nil {
 				return err
 			}

@@ -52,7 +52,7 @@ func settleOne(t *testing.T, s *Store, l store.Lease, a store.Action, want store
 func TestLongOnesDoNotHoldUpShortOnes(t *testing.T) {
 	t.Parallel()
 	opts := options(Quorum)
-	opts.Prefix, opts.rungs = "test-tall", allRungs
+	opts.Prefix, opts.powers = "test-tall", allPowers
 	s := open(t, opts)
 	start := time.Now()
 	for _, delay := range []time.Duration{6 * time.Hour, time.Minute, time.Second, 500 * time.Millisecond} {
