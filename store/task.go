@@ -139,7 +139,7 @@ type ClaimRequest struct {
 	// Ahead, 0 to MaxAhead, lets a store that says so in its Capabilities lease
 	// tasks that come due within it, too: for a caller that keeps them until their
 	// due time, so that what a claim costs does not make them late. Their leases
-	// begin when they are due. Other stores, claims at most once and queues that
+	// last for as long as was asked for after that. Other stores, claims at most once and queues that
 	// hand out otherwise than as tasks come due take it to be 0.
 	Ahead time.Duration
 }

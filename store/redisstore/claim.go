@@ -16,6 +16,11 @@ const (
 	claimBytes = 1 << 20
 
 	expireSlice = 200 // leases that a script ends at most; see the scripts
+
+	// claimAhead is how far ahead those claim who keep tasks until they are due: it
+	// hides the way to the server and back, the looks at several shards, and a server
+	// that is busy or syncs each change.
+	claimAhead = 10 * time.Millisecond
 )
 
 // Claim implements store.Store.
@@ -139,6 +144,14 @@ func (c *claim) window() [2]string {
 	return [2]string{strconv.FormatInt(from, 10), strconv.FormatInt(end, 10)}
 }
 
+// ahead is how far ahead a request claims, in ms.
+func (c *claim) ahead(r *store.ClaimRequest) int64 {
+	if r.AtMostOnce || c.k.settings.Release != store.ReleaseImmediate {
+		return 0
+	}
+	return r.Ahead.Milliseconds()
+}
+
 // call makes the script call that asks one shard for up to n tasks, due at bound
 // at the latest where there is one, and says what token their leases have.
 func (c *claim) call(sh *shard, r *store.ClaimRequest, n int, window [2]string, bound string, bytes int) (call, string) {
@@ -153,7 +166,7 @@ func (c *claim) call(sh *shard, r *store.ClaimRequest, n int, window [2]string, 
 	}
 	return call{c.s.scripts().claim, sh, []string{
 		strconv.FormatInt(c.k.settings.Version, 10), strconv.Itoa(n), lease, store.CleanWorker(r.Worker), string(token[:]),
-		window[0], window[1], strconv.Itoa(bytes), bound,
+		window[0], window[1], strconv.Itoa(bytes), bound, strconv.FormatInt(c.ahead(r), 10),
 	}}, string(token[:])
 }
 

@@ -160,6 +160,7 @@ func (s *Store) Capabilities() store.Capabilities {
 		Release:    true,
 		Redrive:    true,
 		Purge:      true,
+		Ahead:      claimAhead,
 	}
 }
 

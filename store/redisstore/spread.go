@@ -100,7 +100,7 @@ func (c *claim) spread(items []int) ([]int, error) {
 // none may, the first round of a claim has time for those of which too little is
 // known, or one in turn. others is when the first of those that are not asked is
 // due, as far as is known; none where nothing is.
-func (c *claim) candidates(shards []*shard, first bool) (some []int, others int64) {
+func (c *claim) candidates(shards []*shard, first bool, ahead int64) (some []int, others int64) {
 	q := c.s.queue(c.queue)
 	now := c.s.now().Add(slack).UnixMilli()
 	q.mu.Lock()
@@ -111,7 +111,7 @@ func (c *claim) candidates(shards []*shard, first bool) (some []int, others int6
 	}
 	for n := range shards {
 		due, ends := q.heads.due[n], q.heads.ends[n]
-		if due == unknown || due >= 0 && due <= now || ends >= 0 && ends <= now {
+		if due == unknown || due >= 0 && due <= now+ahead || ends >= 0 && ends <= now {
 			some = append(some, n)
 		} else if due >= 0 && (others == none || due < others) {
 			others = due
@@ -135,7 +135,7 @@ func (c *claim) candidates(shards []*shard, first bool) (some []int, others int6
 // alone says which shard is the only one that may have something now, and until
 // when what it has is before all that the others have: then it need not be
 // looked at before something is taken from it.
-func (c *claim) alone(shards []*shard) (place int, bound int64, ok bool) {
+func (c *claim) alone(shards []*shard, ahead int64) (place int, bound int64, ok bool) {
 	q := c.s.queue(c.queue)
 	now := c.s.now().UnixMilli()
 	q.mu.Lock()
@@ -150,7 +150,7 @@ func (c *claim) alone(shards []*shard) (place int, bound int64, ok bool) {
 		case due == unknown || ends >= 0 && ends <= now+slack.Milliseconds():
 			return 0, 0, false // what comes back may be older than anything
 		case due < 0:
-		case due > now:
+		case due > now+ahead:
 			bound = min(bound, due-1)
 		case place != none:
 			return 0, 0, false
@@ -176,8 +176,8 @@ func (c *claim) round(i int, shards []*shard, first bool) (got int, more bool, e
 	}
 	r, res := &c.requests[i], &c.results[i]
 	want := min(claimItems, r.Max-len(res.Tasks))
-	window := c.window()
-	if place, bound, ok := c.alone(shards); ok {
+	window, ahead := c.window(), c.ahead(r)
+	if place, bound, ok := c.alone(shards, ahead); ok {
 		got, err := c.takeFrom(i, shards, map[int]int{place: want}, window, bound, min(claimBytes, *c.room))
 		q := c.s.queue(c.queue)
 		q.mu.Lock()
@@ -186,16 +186,16 @@ func (c *claim) round(i int, shards []*shard, first bool) (got int, more bool, e
 		if place < len(q.heads.due) {
 			left = q.heads.due[place]
 		}
-		return got, left >= 0 && left <= min(bound, res.Now.UnixMilli()), err
+		return got, left >= 0 && left <= min(bound, res.Now.UnixMilli()+ahead), err
 	}
-	places, others := c.candidates(shards, first)
+	places, others := c.candidates(shards, first, ahead)
 	if len(places) == 0 {
 		return 0, false, nil
 	}
 	each := min(want, 2*want/len(places)+8)
 	peeks := make([]call, len(places))
 	for n, p := range places {
-		peeks[n] = call{c.s.scripts().peek, shards[p], []string{strconv.Itoa(each), window[0], window[1]}}
+		peeks[n] = call{c.s.scripts().peek, shards[p], []string{strconv.Itoa(each), window[0], window[1], strconv.FormatInt(ahead, 10)}}
 	}
 	replies, err := c.s.run(c.ctx, peeks)
 	if err != nil {
@@ -248,7 +248,7 @@ func (c *claim) round(i int, shards []*shard, first bool) (got int, more bool, e
 	// comes before order.
 	last := store.MaxTime.UnixMilli()
 	if latest.Sub(earliest) < sameClock {
-		last = earliest.UnixMilli()
+		last = earliest.UnixMilli() + ahead
 		if others != none {
 			last = min(last, others)
 		}

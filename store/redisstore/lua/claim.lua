@@ -10,6 +10,7 @@
 --         caller has to look at the clock again
 --      11 bytes of payloads at most; one task goes out all the same
 --      12 nothing that is due after this; '' whatever is due
+--      13 how far ahead what is not due yet may be handed out, in ms; not with 9
 --
 -- Result: 'layout'; {'settings'}; or {seconds, microseconds, woke, 'clock'}; or
 -- {seconds, microseconds, woke, expired, first due left or -1, first end of a
@@ -29,7 +30,8 @@ if headEnd and headEnd <= now then
   headDue = first(DUE)
   expired = expire(200)
 end
-local limit = now
+local ahead = tonumber(ARGV[13])
+local limit = now + ahead
 if ARGV[9] ~= '' then
   limit = tonumber(ARGV[9])
   if now < limit or now >= tonumber(ARGV[10]) then
@@ -43,8 +45,8 @@ local lease = ARGV[6]
 if lease == '' then
   lease = meta[4] or '30000'
 end
-local ends = dueTime('+' .. lease)
-local once = lease == '0'
+local ends = dueTime('+' .. lease) + ahead -- leases begin when tasks are due
+local once = lease == '0' -- never ahead
 
 local result = {clock[1], clock[2], 0, expired, -1, -1, 0, 0, ends}
 local want, room = tonumber(ARGV[5]), tonumber(ARGV[11])

@@ -2,7 +2,7 @@
 -- hand out the oldest first.
 --
 -- ARGV 4  how many at most
---      5  and 6: as 9 and 10 of a claim
+--      5  and 6: as 9 and 10 of a claim, 7 as 13
 --
 -- Result: 'layout'; {seconds, microseconds, woke, 'clock'}; or {seconds,
 -- microseconds, woke, expired, first due or -1, first end of a lease or -1, then
@@ -14,7 +14,7 @@ if foreign(meta[1]) then
 end
 look()
 local expired = expire(200)
-local limit = now
+local limit = now + tonumber(ARGV[7])
 if ARGV[5] ~= '' then
   limit = tonumber(ARGV[5])
   if now < limit or now >= tonumber(ARGV[6]) then
