@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"net/url"
@@ -275,7 +276,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, name string, err e
 	case f.status == http.StatusServiceUnavailable && r.Context().Err() != nil:
 		return // nobody is left to tell
 	case f.status >= 500 && f.status != http.StatusNotImplemented:
-		s.log.Error("call failed", "call", name, "status", f.status, "error", err)
+		s.repeats.say(slog.LevelError, "call failed", err.Error(), "call", name, "status", f.status, "error", err)
 	default:
 		s.log.Debug("call refused", "call", name, "status", f.status, "field", f.err.Field, "problem", f.err.Problem)
 	}

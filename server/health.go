@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type probe struct {
 	mu      sync.Mutex
 	last    time.Time
 	problem string
+	since   time.Time // when it stopped answering; zero: it does
 }
 
 // run asks the store until ctx ends.
@@ -47,6 +49,7 @@ func (p *probe) run(ctx context.Context, s *Server) {
 	for {
 		p.ask(ctx, s)
 		s.sweepLeases()
+		s.repeats.tell()
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -62,11 +65,17 @@ func (p *probe) ask(ctx context.Context, s *Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
-		p.last, p.problem = time.Now(), ""
+		if !p.since.IsZero() {
+			s.log.Info("the store answers again", "after", time.Since(p.since).Round(time.Millisecond).String())
+		}
+		p.last, p.problem, p.since = time.Now(), "", time.Time{}
 		return
 	}
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
 	p.problem = asFailure(err).err.Problem
-	s.log.Warn("the store does not answer", "error", err)
+	s.repeats.say(slog.LevelWarn, "the store does not answer", "", "error", err)
 }
 
 func (p *probe) state() component {

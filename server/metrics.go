@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -179,14 +180,14 @@ func (d *depth) read() (list []queueStats, all bool) {
 	defer cancel()
 	names, err := d.s.store.Queues(ctx)
 	if err != nil {
-		d.s.log.Warn("metrics: queues can not be listed", "error", err)
+		d.s.repeats.say(slog.LevelWarn, "metrics: queues can not be listed", "", "error", err)
 		return nil, false
 	}
 	all = len(names) <= maxQueueLabels
 	for _, name := range names[:min(len(names), maxQueueLabels)] {
 		stats, err := d.s.store.Stats(ctx, name)
 		if err != nil {
-			d.s.log.Warn("metrics: a queue can not be counted", "queue", name, "error", err)
+			d.s.repeats.say(slog.LevelWarn, "metrics: a queue can not be counted", "", "queue", name, "error", err)
 			return list, false
 		}
 		list = append(list, queueStats{name, stats})

@@ -79,6 +79,7 @@ type Server struct {
 	leases    *leaseTable
 	waits     waits
 	probe     probe
+	repeats   repeats
 	openapi   []byte
 	docs      []byte
 	hosts     map[string]bool // Options.Hosts
@@ -114,6 +115,7 @@ func New(st store.Store, opts *Options) (*Server, error) {
 	if s.log = s.opts.Logger; s.log == nil {
 		s.log = slog.Default()
 	}
+	s.repeats = repeats{log: s.log, now: time.Now}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.dispatch = dispatch.New(s.store, &dispatch.Options{Logger: s.log})
 	s.metrics.registry.MustRegister(&depth{s: s})
