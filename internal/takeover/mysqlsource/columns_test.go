@@ -87,6 +87,9 @@ func TestKindsOfTime(t *testing.T) {
 		{func(o *Options) { o.IDColumn = "f" }, "type double"},
 		{func(o *Options) { o.Where = "status =" }, "--where"},
 		{func(o *Options) { o.Where = "TRUE; DROP TABLE orders" }, "--where"},
+		{func(o *Options) { o.Where = "TRUE) OR (TRUE" }, "--where"},
+		{func(o *Options) { o.Where = "TRUE) -- " }, "--where"},
+		{func(o *Options) { o.Where = "TRUE) /*" }, "--where"},
 		{func(o *Options) { o.Set = "x = " }, "--set"},
 	} {
 		opts := options()
@@ -238,5 +241,24 @@ func TestStateTable(t *testing.T) {
 		if got := StateTable(name); got != want || len([]rune(got)) > 64 {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
+	}
+}
+
+// Ids that are no text have a way, and the message says which: it is tried here.
+func TestBinaryIDs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec("CREATE TABLE orders (id BINARY(16) PRIMARY KEY, at BIGINT) ENGINE=InnoDB")
+	w.exec("INSERT INTO orders VALUES (X'FF00112233445566778899AABBCCDDEE', 1796101567123)")
+	opts := options()
+	opts.PayloadColumn, opts.Where = "", ""
+	r := w.run(opts)
+	if r.Left != 1 || !strings.Contains(r.FirstLeft[0].Why, "HEX(id)") {
+		t.Fatalf("%+v", r)
+	}
+	w.exec("ALTER TABLE orders ADD hex VARCHAR(32) CHARACTER SET ascii AS (HEX(id)) STORED, ADD UNIQUE (hex)")
+	opts.IDColumn = "hex"
+	if task := w.one(opts, "FF00112233445566778899AABBCCDDEE"); string(task.Payload) != "FF00112233445566778899AABBCCDDEE" {
+		t.Errorf("payload %q", task.Payload)
 	}
 }

@@ -194,6 +194,9 @@ func (s *Source) Begin(ctx context.Context, hold time.Time) (time.Time, error) {
 	} else if len(staged) > 0 {
 		return s.sameAs(ctx, mine, text)
 	}
+	if err := s.rehearse(ctx); err != nil {
+		return hold, errors.Join(err, s.End(ctx))
+	}
 	b, err := json.Marshal(mine)
 	if err != nil {
 		return hold, err
@@ -211,7 +214,19 @@ func (s *Source) sameAs(ctx context.Context, mine about, text []byte) (time.Time
 	hold := there.Hold
 	if err != nil {
 		err = fmt.Errorf("table %s can not be read: %w", s.table.state, err)
-	} else if there.Hold = mine.Hold; there != mine {
+	} else if other := there; !there.Delete && !mine.Delete && (there.Set == "") == (mine.Set == "") {
+		// How rows are changed may be put right: those that are staged were not changed
+		// yet, and those that were are tasks now.
+		if other.Hold, other.Set = mine.Hold, mine.Set; other == mine {
+			mine.Hold = there.Hold
+			b, err := json.Marshal(mine)
+			if err == nil {
+				err = s.setNote(ctx, b)
+			}
+			return hold, err
+		}
+	}
+	if there.Hold = mine.Hold; err == nil && there != mine {
 		err = fmt.Errorf("an import from %s into queue %s of %s was broken off, with other flags than these: finish it first, by the same command as then", s.opts.Table, s.opts.Queue, there.To)
 	}
 	if err != nil {

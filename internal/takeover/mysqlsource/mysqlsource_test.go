@@ -335,10 +335,57 @@ func TestSetThatChangesNothing(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "exclude the other") && !strings.Contains(err.Error(), "change nothing") {
 			t.Errorf("%s: %v, want %q", set, err, want)
 		}
-		w.exec("DROP TABLE duetime_import_orders")
-		w.dest = takeovertest.NewDest(t, queue)
+		// Nothing has been begun that would have to be finished.
+		if n := w.number("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'duetime%'"); n != 0 {
+			t.Errorf("%s: %d tables are left", set, n)
+		}
+		stats, err := w.dest.Stats(w.ctx, queue)
+		w.must(err)
+		if stats.Scheduled+stats.Ready != 0 {
+			t.Errorf("%s: %d tasks are staged", set, stats.Scheduled+stats.Ready)
+		}
 	}
 	if n := w.number("SELECT COUNT(*) FROM orders WHERE status = 0"); n != 19 {
 		t.Errorf("%d rows wait, want all 19", n)
 	}
+}
+
+// One row may be a good rehearsal for --set, and another show that it is wrong. The
+// same import goes on with a right one, and with no other flag.
+func TestSetIsPutRight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.table()
+	w.fill()
+	opts := options()
+	opts.Set = "status = IF(n = (SELECT * FROM (SELECT MIN(n) FROM orders) AS o), 1, 0), at = at + 1"
+	if first := w.number("SELECT n FROM orders WHERE status = 0 LIMIT 1"); first != w.number("SELECT MIN(n) FROM orders") {
+		opts.Set = fmt.Sprintf("status = IF(n = %d, 1, 0), at = at + 1", first)
+	}
+	fail := func(want string) {
+		t.Helper()
+		s := w.source(opts)
+		_, err := takeover.Run(w.ctx, s, w.dest, takeover.Options{Queue: queue})
+		w.must(s.Close())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%v, want %q", err, want)
+		}
+	}
+	fail("with another --set")
+	if stats, err := w.dest.Stats(w.ctx, queue); err != nil || stats.Scheduled == 0 {
+		t.Fatalf("%+v, %v: nothing was staged, so this shows nothing", stats, err)
+	}
+	fail("with another --set")
+	wrong := opts.Set
+	opts.Delete, opts.Set = true, ""
+	fail("with other flags")
+	opts.Delete, opts.Set, opts.Where = false, "status = 1", "status IN (0, 2)"
+	fail("with other flags")
+	opts.Where, opts.Set = "status = 0", wrong
+	fail("with another --set")
+	opts.Set = "status = 1"
+	if r := w.run(opts); r.Left != 0 {
+		t.Errorf("report %+v", r)
+	}
+	w.check()
 }

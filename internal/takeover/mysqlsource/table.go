@@ -194,11 +194,19 @@ func (s *Source) checkDue() error {
 // taken from their consumers.
 func (s *Source) checkChange(ctx context.Context) error {
 	o := &s.opts
-	if _, err := s.text(ctx, "SELECT 1 FROM "+s.table.name+" WHERE "+s.table.where+" LIMIT 0"); err != nil {
-		if o.Where != "" && number(err) != 0 {
-			return store.NewInputError("--where", o.Where, "is not what the server can use after WHERE: %v", err)
+	conditions := []string{s.table.where}
+	if o.Where != "" {
+		// Without brackets, too: x) OR (y is one within them only, and means another
+		// thing there.
+		conditions = append(conditions, o.Where+"\n")
+	}
+	for _, condition := range conditions {
+		if _, err := s.text(ctx, "SELECT 1 FROM "+s.table.name+" WHERE "+condition+" LIMIT 0"); err != nil {
+			if o.Where != "" && number(err) != 0 {
+				return store.NewInputError("--where", o.Where, "is not what the server can use after WHERE: %v", err)
+			}
+			return err
 		}
-		return err
 	}
 	rows, err := s.text(ctx, "SHOW TABLE STATUS WHERE Name = "+literal(o.Table))
 	if err != nil {

@@ -159,6 +159,8 @@ func (s *Source) good(r *row, due sql.NullString) bool {
 	}
 	err := store.CheckID(r.ID)
 	switch {
+	case err != nil && strings.HasSuffix(s.table.id.kind, "binary"):
+		err = fmt.Errorf("%w: a generated column with HEX(%s) and a unique index can be the column of the ids", err, s.opts.IDColumn)
 	case err != nil:
 	case !due.Valid:
 		err = fmt.Errorf("its %s is NULL", s.opts.DueColumn)
@@ -270,6 +272,40 @@ func (s *Source) Stored(ctx context.Context, entries []takeover.Entry) (gone []t
 	return gone, err
 }
 
+// errRehearsed ends the transaction of a rehearsal.
+var errRehearsed = errors.New("it would work")
+
+// rehearse takes one row and undoes that: whether --set and --where fit each other, and
+// whether triggers and foreign keys let it be, is better known before anything is
+// staged.
+func (s *Source) rehearse(ctx context.Context) error {
+	if s.opts.keeps() {
+		return nil
+	}
+	lock := " FOR UPDATE"
+	if s.table.skips {
+		lock += " SKIP LOCKED"
+	}
+	err := s.tx(ctx, func(tx *sql.Tx) error {
+		var e takeover.Entry
+		err := tx.QueryRowContext(ctx, "SELECT "+s.table.id.name+" FROM "+s.table.name+" WHERE "+s.table.id.name+" IS NOT NULL AND "+s.table.where+" LIMIT 1"+lock).Scan(&e.ID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errRehearsed
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.alter(ctx, tx, []takeover.Entry{e}); err != nil {
+			return err
+		}
+		return errRehearsed
+	})
+	if errors.Is(err, errRehearsed) {
+		return nil
+	}
+	return err
+}
+
 func (s *Source) take(ctx context.Context, tx *sql.Tx, entries []takeover.Entry, gone *[]takeover.Entry) error {
 	lock := ""
 	switch {
@@ -304,6 +340,11 @@ func (s *Source) take(ctx context.Context, tx *sql.Tx, entries []takeover.Entry,
 	if s.opts.keeps() {
 		return nil
 	}
+	return s.alter(ctx, tx, same)
+}
+
+// alter takes rows from their old consumers.
+func (s *Source) alter(ctx context.Context, tx *sql.Tx, same []takeover.Entry) error {
 	are, err := s.rowsAre(same)
 	if err != nil {
 		return err
@@ -312,7 +353,8 @@ func (s *Source) take(ctx context.Context, tx *sql.Tx, entries []takeover.Entry,
 	if !s.opts.Delete {
 		change = "UPDATE " + s.table.byID + " SET " + s.opts.Set + "\nWHERE " + are
 	}
-	if r, err = tx.ExecContext(ctx, change); err != nil {
+	r, err := tx.ExecContext(ctx, change)
+	if err != nil {
 		return err
 	}
 	if n, err := r.RowsAffected(); err != nil {
@@ -328,7 +370,7 @@ func (s *Source) take(ctx context.Context, tx *sql.Tx, entries []takeover.Entry,
 		return err
 	}
 	if still > 0 {
-		return errors.New("rows still match --where after --set, and would be taken again and again: one has to exclude the other")
+		return errors.New("rows still match --where after --set, and would be taken again and again: one has to exclude the other; run it again with another --set")
 	}
 	return nil
 }
