@@ -367,8 +367,15 @@ func TestPercentiles(t *testing.T) {
 		t.Errorf("merged: %d, %d early, most %v", other.Count(), other.Early(), other.At(100))
 	}
 	d := h.Distribution(Lateness, "x", "X")
-	if d.Count != 10_000 || d.Early != 2 || len(d.Points) != len(percents) || d.Points[3].Percent != 50 || d.Points[3].MS != h.At(50) {
+	if d.Count != 10_000 || d.Early != 2 || len(d.Points) != len(percents)-1 || d.Points[3].Percent != 50 || d.Points[3].MS != h.At(50) {
 		t.Errorf("%+v", d)
+	}
+	few := NewHistogram()
+	for i := range 200 {
+		few.Add(time.Duration(i) * time.Millisecond)
+	}
+	if d := few.Distribution(Lateness, "x", "X"); d.Points[len(d.Points)-2].Percent != 99.5 || d.Points[len(d.Points)-1].Percent != 100 {
+		t.Errorf("of 200: %+v", d.Points)
 	}
 	if d := NewHistogram().Distribution(Lateness, "x", "X"); d.Points == nil || len(d.Points) != 0 {
 		t.Errorf("of nothing: %+v", d)

@@ -91,6 +91,9 @@ func (h *Histogram) Distribution(job Job, name, label string) Distribution {
 		return d
 	}
 	for _, p := range percents {
+		if p < 100 && float64(d.Count)*(100-p) < 99.9 {
+			continue // not one in so many was measured
+		}
 		d.Points = append(d.Points, Quantile{p, h.At(p)})
 	}
 	return d

@@ -27,7 +27,7 @@ type lock struct {
 	kept    time.Time
 }
 
-func takeLock(ctx context.Context, from, to store.Store) (*lock, error) {
+func takeLock(ctx context.Context, from, to store.Store, name string) (*lock, error) {
 	host, _ := os.Hostname()
 	worker := store.CleanWorker(fmt.Sprintf("%s, process %d, %s", host, os.Getpid(), rand.Text()[:8]))
 	var until time.Time // when the lease ends that stands in the way
@@ -49,7 +49,7 @@ func takeLock(ctx context.Context, from, to store.Store) (*lock, error) {
 		}
 		if len(claims[0].Tasks) == 1 {
 			l := &lock{st: from, receipt: claims[0].Tasks[0].Receipt, kept: time.Now()}
-			if err := l.apart(ctx, to, worker); err != nil {
+			if err := l.apart(ctx, to, name, worker); err != nil {
 				_ = l.release(ctx)
 				return nil, err
 			}
@@ -76,13 +76,13 @@ func takeLock(ctx context.Context, from, to store.Store) (*lock, error) {
 }
 
 // apart makes sure that the two stores are not one.
-func (l *lock) apart(ctx context.Context, to store.Store, worker string) error {
+func (l *lock) apart(ctx context.Context, to store.Store, name, worker string) error {
 	r, err := to.Get(ctx, []store.Key{{Queue: journalQueue, ID: lockID}})
 	if err != nil {
 		return err
 	}
 	if t := r[0].Task; t != nil && t.State == store.StateLeased && t.Worker == worker {
-		return store.NewInputError("TO", "", "is the same store as FROM")
+		return store.NewInputError("TO", name, "is the same store as FROM")
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func (m *mover) run(ctx context.Context) (err error) {
 	if err := m.check(ctx); err != nil {
 		return err
 	}
-	if m.lock, err = takeLock(ctx, m.from, m.to); err != nil {
+	if m.lock, err = takeLock(ctx, m.from, m.to, m.opts.To); err != nil {
 		return err
 	}
 	defer func() {

@@ -5,7 +5,7 @@
 //	opts, err := redisstore.ParseURL("redis://127.0.0.1:6379")
 //	…
 //	s, err := redisstore.Open(ctx, opts)
-//	client := duetime.NewClient(s)
+//	client := duetime.NewClient(s, nil)
 //
 // # What lies in Redis
 //

@@ -4,7 +4,7 @@
 //
 //	cold, err := mysqlstore.Open(ctx, "mysql://…", nil)
 //	s, err := tieredstore.Open(ctx, cold, openHot, nil)
-//	client := duetime.NewClient(s)
+//	client := duetime.NewClient(s, nil)
 //
 // # How it works
 //

@@ -40,10 +40,16 @@ func (s *Store) Measures() []store.Measure {
 	counter := func(name, help string, v *atomic.Int64) store.Measure {
 		return store.Measure{Name: name, Help: help, Counter: true, Value: float64(v.Load())}
 	}
-	return []store.Measure{
-		{Name: "hot_up", Help: "1 where the hot store answers, 0 where claims go to the cold one.", Value: up},
-		{Name: "window_tasks", Help: "Tasks in the windows of queues that are claimed from here.", Value: entries},
-		{Name: "window_ahead_seconds", Help: "How far the window that reaches least far is loaded, from now.", Value: ahead},
+	measures := []store.Measure{{Name: "hot_up", Help: "1 where the hot store answers, 0 where claims go to the cold one.", Value: up}}
+	if up == 1 { // else nobody knows
+		measures = append(
+			measures,
+			store.Measure{Name: "window_tasks", Help: "Tasks in the windows of queues that are claimed from here.", Value: entries},
+			store.Measure{Name: "window_ahead_seconds", Help: "How far the window that reaches least far is loaded, from now.", Value: ahead},
+		)
+	}
+	return append(
+		measures,
 		counter("hot_lost_total", "Times that the hot store went away.", &s.counts.lost),
 		counter("windows_filled_total", "Windows that were loaded from nothing: new ones, and those that the hot store had lost.", &s.counts.filled),
 		counter("windows_older_total", "Windows found to be older than they had been.", &s.counts.older),
@@ -52,7 +58,7 @@ func (s *Store) Measures() []store.Measure {
 		counter("mended_total", "Tasks that a window lacked, or had for later, and that were put right.", &s.counts.mended),
 		counter("stale_total", "Entries of windows that the truth did not confirm.", &s.counts.stale),
 		counter("straight_total", "Tasks claimed from the cold store itself.", &s.counts.straight),
-	}
+	)
 }
 
 // Degraded implements store.Degrader: the hot store may be away.

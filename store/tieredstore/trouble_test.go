@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,6 +152,11 @@ func TestRedisIsFull(t *testing.T) {
 	memory("100000")
 	schedule(t, s, 10, 20, 100*time.Millisecond)
 	await(t, "Redis is away", func() bool { return !up(s) })
+	for _, m := range s.Measures() {
+		if strings.HasPrefix(m.Name, "window_") {
+			t.Errorf("%s is %v, which nobody can know", m.Name, m.Value)
+		}
+	}
 	for start := time.Now(); time.Since(start) < 10*askEvery; time.Sleep(time.Millisecond) {
 		if up(s) {
 			t.Fatal("Redis is back though it is full")
