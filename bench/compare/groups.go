@@ -91,6 +91,17 @@ func groups() []group {
 			},
 		},
 		{
+			name: "tiered", title: "MariaDB with Redis before it, beside each alone", jobs: []string{jobSingle, jobDrain, jobLate},
+			within: []contestant{
+				{name: "duetime tieredstore", setting: "defaults", ours: true, open: openOurTiered(0)},
+				{name: "duetime tieredstore", setting: "256 hands", ours: true, fast: true, jobs: []string{jobDrain}, open: openOurTiered(fastHands)},
+				{name: "duetime mysqlstore", setting: "defaults", open: openOurMySQL(0)},
+				{name: "duetime mysqlstore", setting: "256 hands", fast: true, jobs: []string{jobDrain}, open: openOurMySQL(fastHands)},
+				{name: "duetime redisstore", setting: "defaults", open: openOurRedis(0)},
+				{name: "duetime redisstore", setting: "256 hands", fast: true, jobs: []string{jobDrain}, open: openOurRedis(fastHands)},
+			},
+		},
+		{
 			name: "rabbit", title: "RabbitMQ, durable queues, with confirms", jobs: scheduling,
 			within: []contestant{
 				{name: "duetime rabbitstore", setting: "defaults (quorum queues)", ours: true, open: openOurRabbit(0)},

@@ -39,6 +39,8 @@ func targetsOf() []target {
 		{"mysql: Schedule, single calls", []side{rate("mysql", jobSingle, "duetime")}, []side{rate("mysql", jobSingle, "a table")}, "one INSERT a call", 3, ""},
 		{"mysql: drain, with lease and ack", []side{rate("mysql", jobDrain, "duetime")}, []side{rate("mysql", jobDrain, "River"), rate("mysql", jobDrain, "a table")}, "the better of River and SKIP LOCKED + DELETE", 1.5, ""},
 		{"mysql: lateness p99", []side{{"mysql", jobLate, "duetime", "p99"}}, nil, "", 10, "ms"},
+		{"tiered: Schedule tasks of an hour ahead", []side{rate("tiered", jobSingle, "duetime tieredstore")}, []side{rate("tiered", jobSingle, "duetime mysqlstore")}, "mysqlstore in the same run", 0.9, ""},
+		{"tiered: drain", []side{rate("tiered", jobDrain, "duetime tieredstore")}, []side{rate("tiered", jobDrain, "duetime redisstore")}, "redisstore in the same run", 0.4, ""},
 		{"rabbit: Schedule with confirms", []side{rate("rabbit", jobSingle, "duetime")}, []side{rate("rabbit", jobSingle, "published straight")}, "published straight, with confirms", 0.5, ""},
 	}
 }
