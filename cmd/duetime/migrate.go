@@ -151,7 +151,10 @@ func openToMove(ctx context.Context, url string) (store.Store, error) {
 	if url == "memory:" {
 		return nil, store.NewInputError("store", url, "is gone when this command ends, and no other process sees it")
 	}
-	if strings.HasPrefix(url, "http:") || strings.HasPrefix(url, "https:") {
+	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
+	case "amqp", "amqps": // patience is about opening it alone
+		return openStore(ctx, url, false)
+	case "http", "https":
 		st, err := openStore(ctx, url, false)
 		if err != nil {
 			return nil, err
