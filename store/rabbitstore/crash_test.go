@@ -164,9 +164,10 @@ func TestConsumersKilled(t *testing.T) {
 	workers := []*exec.Cmd{start(), start()}
 	for range kills {
 		time.Sleep(time.Duration(200+rand.IntN(400)) * time.Millisecond)
+		crashed := log.Crashing() // the broker tells the other worker at once
 		_ = workers[0].Process.Kill()
 		_ = workers[0].Wait()
-		log.Crash()
+		crashed()
 		workers = append(workers[1:], start())
 	}
 	var none atomic.Int64

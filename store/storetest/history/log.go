@@ -145,6 +145,13 @@ func (l *Log) add(line Line) (call string) {
 // before the store is opened again.
 func (l *Log) Crash() { l.add(Line{Op: "crash", End: true}) }
 
+// Crashing says that what others go on without is about to be killed, and its answer
+// that it is dead: those others may notice before whoever kills it knows.
+func (l *Log) Crashing() (crashed func()) {
+	call := l.add(Line{Op: "crash"})
+	return func() { l.add(Line{Call: call, Op: "crash", End: true}) }
+}
+
 // Read reads a log. A line that was cut off when its writer was killed is passed
 // over, as the call that it is about had not begun, or its answer was not known.
 func Read(r io.Reader) ([]Line, error) {
@@ -225,9 +232,13 @@ func pair(lines []Line) []*call {
 	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.At, b.At) })
 	var calls []*call
 	open := make(map[string][]*call)
+	crashing := make(map[string]*Line)
 	for i := range lines {
 		line := &lines[i]
 		if !line.End {
+			if line.Op == "crash" {
+				crashing[line.Call] = line
+			}
 			for _, item := range line.Items {
 				c := &call{Item: item, op: line.Op, start: line.At, end: never, began: line.Clock}
 				calls = append(calls, c)
@@ -240,9 +251,13 @@ func pair(lines []Line) []*call {
 		switch {
 		case line.Err != "":
 			// The answer was lost. What was asked may be on its way still.
-		case line.Op == "crash" || line.Op == "final": // these have only an end
+		case line.Op == "crash" || line.Op == "final": // these have an end, and a crash perhaps a beginning
+			start := line
+			if begun := crashing[line.Call]; begun != nil {
+				start = begun
+			}
 			for _, item := range append(line.Items, Item{}) {
-				calls = append(calls, &call{Item: item, op: line.Op, start: line.At, end: line.At, known: true, began: line.Clock, ended: line.Clock})
+				calls = append(calls, &call{Item: item, op: line.Op, start: start.At, end: line.At, known: true, began: start.Clock, ended: line.Clock})
 			}
 		case line.Op == "claim":
 			// What began is requests, what ended is leases.
