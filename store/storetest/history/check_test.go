@@ -94,6 +94,19 @@ func (s *script) crash() *script {
 	return s
 }
 
+// crashing begins a crash, and crashed ends it.
+func (s *script) crashing() *script {
+	s.at += 10
+	s.lines = append(s.lines, history.Line{Call: "crash", Op: "crash", At: s.at})
+	return s
+}
+
+func (s *script) crashed() *script {
+	s.at += 10
+	s.lines = append(s.lines, history.Line{Call: "crash", Op: "crash", End: true, At: s.at})
+	return s
+}
+
 func (s *script) final(ids ...string) *script {
 	s.at += 10
 	line := history.Line{Call: "final", Op: "final", End: true, At: s.at}
@@ -142,6 +155,8 @@ func TestWhatIsFound(t *testing.T) {
 		},
 		"repeated though it was done":              {begin().schedule(store.Created, 0).claim("a", 0, 0).ack("a").pause(99).claim("b", 0, 1).ack("b").final(), history.Options{}, history.Repeated},
 		"repeated in a crash that forgets":         {begin().schedule(store.Created, 0).claim("a", 0, 0).ack("a").crash().claim("b", 0, 0).ack("b").final(), forgets, ""},
+		"repeated while a crash goes on":           {begin().schedule(store.Created, 0).claim("a", 0, 0).crashing().claim("b", 0, 0).ack("b").crashed().final(), forgets, ""},
+		"repeated before a crash began":            {begin().schedule(store.Created, 0).claim("a", 0, 0).claim("b", 0, 0).ack("b").crashing().crashed().final(), forgets, history.Repeated},
 		"repeated in a crash that must not forget": {begin().schedule(store.Created, 0).claim("a", 0, 0).ack("a").crash().claim("b", 0, 0).ack("b").final(), history.Options{}, history.Repeated},
 		"doubled in a crash that may double": {
 			begin().schedule(store.Created, 0).claim("a", 0, 0).settle("a", store.Retry, store.Retrying, true).crash().claim("b", 30, 0).ack("b").claim("c", 30, 0).ack("c").final(), history.Options{Forgets: true, Doubles: history.DoublesGivenBack}, "",
