@@ -97,13 +97,13 @@ func (s *script) crash() *script {
 // crashing begins a crash, and crashed ends it.
 func (s *script) crashing() *script {
 	s.at += 10
-	s.lines = append(s.lines, history.Line{Call: "crash", Op: "crash", At: s.at})
+	s.lines = append(s.lines, history.Line{Call: "crash", Op: "crash", At: s.at, Items: []history.Item{{}}})
 	return s
 }
 
 func (s *script) crashed() *script {
 	s.at += 10
-	s.lines = append(s.lines, history.Line{Call: "crash", Op: "crash", End: true, At: s.at})
+	s.lines = append(s.lines, history.Line{Call: "crash", Op: "crash", End: true, At: s.at, Items: []history.Item{{}}})
 	return s
 }
 

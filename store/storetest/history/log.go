@@ -148,8 +148,9 @@ func (l *Log) Crash() { l.add(Line{Op: "crash", End: true}) }
 // Crashing says that what others go on without is about to be killed, and its answer
 // that it is dead: those others may notice before whoever kills it knows.
 func (l *Log) Crashing() (crashed func()) {
-	call := l.add(Line{Op: "crash"})
-	return func() { l.add(Line{Call: call, Op: "crash", End: true}) }
+	all := []Item{{}} // of no task in particular
+	call := l.add(Line{Op: "crash", Items: all})
+	return func() { l.add(Line{Call: call, Op: "crash", End: true, Items: all}) }
 }
 
 // Read reads a log. A line that was cut off when its writer was killed is passed
@@ -232,13 +233,9 @@ func pair(lines []Line) []*call {
 	slices.SortStableFunc(lines, func(a, b Line) int { return cmp.Compare(a.At, b.At) })
 	var calls []*call
 	open := make(map[string][]*call)
-	crashing := make(map[string]*Line)
 	for i := range lines {
 		line := &lines[i]
 		if !line.End {
-			if line.Op == "crash" {
-				crashing[line.Call] = line
-			}
 			for _, item := range line.Items {
 				c := &call{Item: item, op: line.Op, start: line.At, end: never, began: line.Clock}
 				calls = append(calls, c)
@@ -251,13 +248,9 @@ func pair(lines []Line) []*call {
 		switch {
 		case line.Err != "":
 			// The answer was lost. What was asked may be on its way still.
-		case line.Op == "crash" || line.Op == "final": // these have an end, and a crash perhaps a beginning
-			start := line
-			if begun := crashing[line.Call]; begun != nil {
-				start = begun
-			}
+		case begun == nil && (line.Op == "crash" || line.Op == "final"): // these have only an end
 			for _, item := range append(line.Items, Item{}) {
-				calls = append(calls, &call{Item: item, op: line.Op, start: start.At, end: line.At, known: true, began: start.Clock, ended: line.Clock})
+				calls = append(calls, &call{Item: item, op: line.Op, start: line.At, end: line.At, known: true, began: line.Clock, ended: line.Clock})
 			}
 		case line.Op == "claim":
 			// What began is requests, what ended is leases.
